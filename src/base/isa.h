@@ -1,0 +1,36 @@
+// Which instruction set the kernels run on: chosen once from what the CPU has.
+//
+// Kernel sources are compiled once per instruction set into a namespace of that name; each room keeps
+// one table of function pointers per set and asks ActiveIsa() which one to use. All sets give the same
+// bits (docs/architecture.md, determinism), which tests check by overriding the choice.
+// Any thread may call ActiveIsa(); OverrideIsa is for tests, before other threads use kernels.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+namespace emberkv {
+
+enum class Isa { kPortable, kAvx2, kAvx512 };
+
+const char* IsaName(Isa isa);
+
+// The sets this CPU and operating system support, slowest first. Never empty.
+std::vector<Isa> SupportedIsas();
+
+// The fastest supported set, or the override.
+Isa ActiveIsa();
+
+// nullopt restores the automatic choice. A set that is not supported is refused (returns false).
+bool OverrideIsa(std::optional<Isa> isa);
+
+// Overrides for the life of the object.
+class ScopedIsa {
+ public:
+  explicit ScopedIsa(Isa isa) { OverrideIsa(isa); }
+  ~ScopedIsa() { OverrideIsa(std::nullopt); }
+  ScopedIsa(const ScopedIsa&) = delete;
+  ScopedIsa& operator=(const ScopedIsa&) = delete;
+};
+
+}  // namespace emberkv

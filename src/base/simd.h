@@ -1,0 +1,129 @@
+// Vectors of 16 lanes for kernel sources (the files listed under KERNELS in a room's CMakeLists.txt).
+//
+// One source serves every instruction set: the compiler's vector extension lowers these types to
+// whatever the target has, with the same bits everywhere. The few conversions it lowers badly are
+// written with intrinsics below. Everything is forced inline: a kernel object must not emit functions
+// that the linker could pick for code that runs on a smaller CPU.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+#define EMBERKV_INLINE static inline __attribute__((always_inline))
+
+namespace emberkv {
+
+inline constexpr int kLanes = 16;
+
+typedef float F32x16 __attribute__((vector_size(64)));
+typedef uint32_t U32x16 __attribute__((vector_size(64)));
+typedef int32_t I32x16 __attribute__((vector_size(64)));
+
+EMBERKV_INLINE F32x16 Splat(float x) { return x - F32x16{}; }
+EMBERKV_INLINE U32x16 SplatU(uint32_t x) { return x - U32x16{}; }
+
+EMBERKV_INLINE F32x16 Load(const float* p) {
+  F32x16 v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+EMBERKV_INLINE void Store(F32x16 v, float* p) { std::memcpy(p, &v, sizeof v); }
+
+EMBERKV_INLINE F32x16 AsFloat(U32x16 v) { return (F32x16)v; }
+EMBERKV_INLINE U32x16 AsBits(F32x16 v) { return (U32x16)v; }
+
+// 16 unsigned bytes, widened.
+EMBERKV_INLINE U32x16 LoadU8(const uint8_t* p) {
+#if defined(__AVX512F__)
+  return (U32x16)_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+#elif defined(__AVX2__)
+  const __m256i lo = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+  const __m256i hi = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p + 8)));
+  U32x16 v;
+  std::memcpy(&v, &lo, 32);
+  std::memcpy(reinterpret_cast<char*>(&v) + 32, &hi, 32);
+  return v;
+#else
+  uint32_t lanes[kLanes];
+  for (int i = 0; i < kLanes; ++i) lanes[i] = p[i];
+  U32x16 v;
+  std::memcpy(&v, lanes, sizeof v);
+  return v;
+#endif
+}
+
+// 16 bf16 values, widened to fp32.
+EMBERKV_INLINE F32x16 LoadBf16(const uint16_t* p) {
+#if defined(__AVX512F__)
+  const __m256i h = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  return (F32x16)_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16);
+#else
+  uint32_t lanes[kLanes];
+  for (int i = 0; i < kLanes; ++i) lanes[i] = static_cast<uint32_t>(p[i]) << 16;
+  U32x16 v;
+  std::memcpy(&v, lanes, sizeof v);
+  return AsFloat(v);
+#endif
+}
+
+// Lane-wise c ? a : b for a comparison result (all ones or all zeros per lane).
+EMBERKV_INLINE F32x16 Select(I32x16 c, F32x16 a, F32x16 b) {
+  return (F32x16)(((I32x16)a & c) | ((I32x16)b & ~c));
+}
+EMBERKV_INLINE F32x16 Max(F32x16 a, F32x16 b) { return Select(a > b, a, b); }
+EMBERKV_INLINE F32x16 Min(F32x16 a, F32x16 b) { return Select(a < b, a, b); }
+EMBERKV_INLINE F32x16 Abs(F32x16 a) { return (F32x16)((U32x16)a & 0x7fffffffu); }
+
+// Round to nearest even bf16, kept as fp32. Finite inputs and infinities; NaN is not preserved.
+EMBERKV_INLINE F32x16 RoundBf16(F32x16 v) {
+  const U32x16 u = AsBits(v);
+  return AsFloat((u + (0x7fffu + ((u >> 16) & 1u))) & 0xffff0000u);
+}
+
+// Sum of the lanes in one fixed tree: (i, i+8), then (i, i+4), (i, i+2), (i, i+1).
+EMBERKV_INLINE float ReduceSum(F32x16 v) {
+  float a[kLanes];
+  Store(v, a);
+  for (int w = 8; w >= 1; w /= 2) {
+    for (int i = 0; i < w; ++i) a[i] += a[i + w];
+  }
+  return a[0];
+}
+EMBERKV_INLINE float ReduceMax(F32x16 v) {
+  float a[kLanes];
+  Store(v, a);
+  for (int w = 8; w >= 1; w /= 2) {
+    for (int i = 0; i < w; ++i) a[i] = a[i] > a[i + w] ? a[i] : a[i + w];
+  }
+  return a[0];
+}
+
+// e^x with plain multiplications and additions (no contraction may be relied on, so use it in *_strict
+// sources or through the asm-free form below): |error| <= 2 ulp on [-87, 88]; 0 below -87.33.
+EMBERKV_INLINE F32x16 Exp(F32x16 x) {
+  const F32x16 lo = Splat(-87.33f), hi = Splat(88.37f);
+  const I32x16 underflow = x < lo;
+  x = Min(Max(x, lo), hi);
+  // n = round(x / ln 2) by the magic-number trick; r = x - n ln 2 in two parts.
+  const F32x16 magic = Splat(12582912.0f);
+  const F32x16 shifted = x * Splat(1.44269504088896341f) + magic;
+  const F32x16 n = shifted - magic;
+  // n * kLn2Hi is exact: kLn2Hi has 9 significant bits and |n| < 2^8.
+  F32x16 r = x - n * Splat(0.693359375f);
+  r = r - n * Splat(-2.12194440e-4f);
+  F32x16 p = Splat(1.9875691500e-4f);
+  p = p * r + Splat(1.3981999507e-3f);
+  p = p * r + Splat(8.3334519073e-3f);
+  p = p * r + Splat(4.1665795894e-2f);
+  p = p * r + Splat(1.6666665459e-1f);
+  p = p * r + Splat(5.0000001201e-1f);
+  p = p * (r * r) + r + Splat(1.0f);
+  const U32x16 exponent = (AsBits(shifted) << 23);
+  return Select(underflow, Splat(0.0f), AsFloat(AsBits(p) + exponent));
+}
+
+}  // namespace emberkv

@@ -1,0 +1,65 @@
+#include "base/thread_pool.h"
+
+#include <algorithm>
+
+namespace emberkv {
+
+ThreadPool::ThreadPool(int num_threads) {
+  for (int i = 1; i < num_threads; ++i) workers_.emplace_back([this, i] { WorkerMain(i); });
+}
+
+ThreadPool::~ThreadPool() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  work_ready_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+}
+
+void ThreadPool::RunShare(const Loop& loop, int thread) {
+  for (;;) {
+    const int64_t begin = next_.fetch_add(loop.grain, std::memory_order_relaxed);
+    if (begin >= loop.n) return;
+    (*loop.body)(begin, std::min(loop.n, begin + loop.grain), thread);
+  }
+}
+
+void ThreadPool::ParallelFor(int64_t n, int64_t grain, const Body& body) {
+  if (n <= 0) return;
+  if (workers_.empty() || n <= grain) {
+    body(0, n, 0);
+    return;
+  }
+  const Loop loop{n, grain, &body};
+  {
+    std::lock_guard lock(mutex_);
+    loop_ = loop;
+    next_.store(0, std::memory_order_relaxed);
+    ++generation_;
+    busy_workers_ = static_cast<int>(workers_.size());
+  }
+  work_ready_.notify_all();
+  RunShare(loop, 0);
+  std::unique_lock lock(mutex_);
+  work_done_.wait(lock, [this] { return busy_workers_ == 0; });
+}
+
+void ThreadPool::WorkerMain(int thread) {
+  uint64_t seen = 0;
+  for (;;) {
+    Loop loop;
+    {
+      std::unique_lock lock(mutex_);
+      work_ready_.wait(lock, [&] { return stopping_ || generation_ != seen; });
+      if (stopping_) return;
+      seen = generation_;
+      loop = loop_;
+    }
+    RunShare(loop, thread);
+    std::lock_guard lock(mutex_);
+    if (--busy_workers_ == 0) work_done_.notify_one();
+  }
+}
+
+}  // namespace emberkv

@@ -1,0 +1,42 @@
+#include "base/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <vector>
+
+namespace emberkv {
+namespace {
+
+TEST(ThreadPool, CoversEveryIndexOnce) {
+  for (int threads : {1, 2, 5}) {
+    ThreadPool pool(threads);
+    EXPECT_EQ(pool.num_threads(), threads);
+    for (int64_t n : {0, 1, 7, 1000}) {
+      for (int64_t grain : {1, 3, 2000}) {
+        std::vector<int> hits(static_cast<size_t>(n), 0);
+        pool.ParallelFor(n, grain, [&](int64_t begin, int64_t end, int) {
+          for (int64_t i = begin; i < end; ++i) ++hits[static_cast<size_t>(i)];
+        });
+        EXPECT_EQ(std::count(hits.begin(), hits.end(), 1), n) << threads << " " << grain;
+      }
+    }
+  }
+}
+
+TEST(ThreadPool, ThreadNumberIsUniqueWhileInUse) {
+  ThreadPool pool(4);
+  std::vector<std::atomic<int>> inside(4);
+  std::atomic<int> clashes{0};
+  for (int round = 0; round < 200; ++round) {
+    pool.ParallelFor(64, 1, [&](int64_t, int64_t, int thread) {
+      if (inside[static_cast<size_t>(thread)].fetch_add(1) != 0) ++clashes;
+      --inside[static_cast<size_t>(thread)];
+    });
+  }
+  EXPECT_EQ(clashes.load(), 0);
+}
+
+}  // namespace
+}  // namespace emberkv
