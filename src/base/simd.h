@@ -102,8 +102,30 @@ EMBERKV_INLINE float ReduceMax(F32x16 v) {
   return a[0];
 }
 
-// e^x with plain multiplications and additions (no contraction may be relied on, so use it in *_strict
-// sources or through the asm-free form below): |error| <= 2 ulp on [-87, 88]; 0 below -87.33.
+// Transposes a 16 x 16 block: out[c][r] = in[r][c], strides in floats.
+EMBERKV_INLINE void Transpose16(const float* in, size_t in_stride, float* out, size_t out_stride) {
+  F32x16 a[kLanes];
+  F32x16 b[kLanes];
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i) a[i] = Load(in + i * in_stride);
+  // Four rounds of pairwise interleaving; after them row i of `a` is column i of the input.
+  for (int round = 0; round < 4; ++round) {
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
+      b[2 * i] = __builtin_shufflevector(a[i], a[i + 8], 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6,
+                                         22, 7, 23);
+      b[2 * i + 1] = __builtin_shufflevector(a[i], a[i + 8], 8, 24, 9, 25, 10, 26, 11, 27, 12, 28,
+                                             13, 29, 14, 30, 15, 31);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; ++i) a[i] = b[i];
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i) Store(a[i], out + i * out_stride);
+}
+
+// e^x from plain multiplications and additions: |error| <= 2 ulp on [-87, 88], 0 below -87.33. Only for
+// *_strict sources: fused, it would give other bits.
 EMBERKV_INLINE F32x16 Exp(F32x16 x) {
   const F32x16 lo = Splat(-87.33f), hi = Splat(88.37f);
   const I32x16 underflow = x < lo;

@@ -5,9 +5,11 @@
 //   kWindowKv   e4m3 in groups of 32 with an e8m0 scale    n + n/32 bytes     (528 for 512)
 //
 // A packed row is all its codes, then all its scales; for e2m1 the low nibble is the even channel.
-// Encoding follows numerics 3.2 (kWindowKv), 3.3 (kIndexKey) and 3.4 (kGlobalKv); decoding gives
-// values that are exact in bf16. Functions are pure and allocate nothing; any thread may call them.
-// The work runs on ActiveIsa() (base/isa.h); row_codec_reference.h is the plain scalar twin.
+// Encoding follows numerics 3.2 (kWindowKv), 3.3 (kIndexKey) and 3.4 (kGlobalKv); decoding what was
+// encoded gives values that are exact in bf16. Functions are pure and allocate nothing; any thread may call them.
+// The work runs on ActiveIsa() (base/isa.h); row_codec_reference.h is the plain scalar twin. Every
+// instruction set gives the twin's bits for every finite fp32 input and all bytes of a row (which NaN
+// is not promised). Nothing needs to be aligned; no byte outside a row is read or written.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// What a config means for the cache: the role of every layer, and the bytes of every row, page, window
-// and tail. Derived by pure functions; no released number appears as a constant anywhere.
+// What a config means for the cache: the role of every layer, and the bytes of every row, page,
+// window and tail. Derived by pure functions; no released number appears as a constant anywhere.
 //
 // A plain value: built once by MakeCacheLayout, then const and shared freely between threads.
 //
@@ -36,11 +36,11 @@ enum class CandidateRole {
 // One KV source layer and its place in a page.
 struct KvSource {
   int layer = 0;
-  int ratio = 0;               // tokens per row
-  int rows_per_block = 0;      // block_size / ratio
-  size_t kv_offset = 0;        // of the main KV rows within a page, bytes
-  size_t key_offset = 0;       // of the index key rows within a page, bytes
-  int tail_slot = -1;          // index of its compressor tail; -1 when ratio is 1 (no tail)
+  int ratio = 0;           // tokens per row
+  int rows_per_block = 0;  // block_size / ratio
+  size_t kv_offset = 0;    // of the main KV rows within a page, bytes
+  size_t key_offset = 0;   // of the index key rows within a page, bytes
+  int tail_slot = -1;      // index of its compressor tail; -1 when ratio is 1 (no tail)
 };
 
 struct LayerPlan {
@@ -50,25 +50,27 @@ struct LayerPlan {
   int kv_source = -1;     // index into CacheLayout::sources; -1 for window-only layers
   int index_source = -1;  // layer id whose selection this layer uses (itself for Full and Reindex)
   CandidateRole candidate = CandidateRole::kNone;
-  int engram = -1;        // index into engram_layer_ids; -1 when no Engram runs before this layer
+  int engram = -1;  // index into engram_layer_ids; -1 when no Engram runs before this layer
 };
 
 struct CacheLayout {
   std::vector<LayerPlan> layers;
   std::vector<KvSource> sources;
 
-  int block_size = 0;            // tokens per page
-  size_t kv_row_bytes = 0;       // one packed main KV row
-  size_t key_row_bytes = 0;      // one packed index key row
-  size_t window_row_bytes = 0;   // one packed window row of one layer
-  size_t page_bytes = 0;         // all global KV of one block
+  int block_size = 0;           // tokens per page
+  size_t kv_row_bytes = 0;      // one packed main KV row
+  size_t key_row_bytes = 0;     // one packed index key row
+  size_t window_row_bytes = 0;  // one packed window row of one layer
+  size_t page_bytes = 0;        // all global KV of one block
 
-  // The decoder begins at the last KV source layer; nullopt when the config cannot be split (an Engram
-  // layer or no ratio-1 source there ...) and every prompt runs in `full` mode. See
-  // docs/architecture.md 1.
+  // The decoder begins at the last KV source layer, whose rows are projected from the encoder's
+  // output for every token. nullopt, and every prompt runs in `full` mode, when an Engram layer
+  // lies beyond it or no layer lies before it. An Engram at the very boundary is no obstacle: it
+  // changes the stream before that layer's projection, and there the encoder's output has every
+  // row.
   std::optional<int> decoder_begin;
 
-  size_t tail_bytes = 0;                // fp32 k and g of an open group, all sources of ratio > 1
+  size_t tail_bytes = 0;  // fp32 k and g of an open group, all sources of ratio > 1
   int num_tails = 0;
 
   int num_layers() const { return static_cast<int>(layers.size()); }
@@ -82,7 +84,7 @@ struct CacheLayout {
   double key_bytes_per_token() const;
   double bytes_per_token() const { return main_bytes_per_token() + key_bytes_per_token(); }
 
-  size_t window_bytes_per_layer = 0;         // sliding_window rows
+  size_t window_bytes_per_layer = 0;  // sliding_window rows
   size_t window_bytes() const { return window_bytes_per_layer * layers.size(); }
   size_t encoder_window_bytes() const {
     return window_bytes_per_layer * static_cast<size_t>(encoder_layers());
@@ -91,8 +93,8 @@ struct CacheLayout {
 
 inline constexpr int kDefaultBlockSize = 128;
 
-// Fails when the config is inconsistent, naming field, value and rule. `block_size` must be a multiple
-// of every ratio.
+// Fails when the config is inconsistent, naming field, value and rule. `block_size` must be a
+// multiple of every ratio.
 Result<CacheLayout> MakeCacheLayout(const ModelConfig& config, int block_size = kDefaultBlockSize);
 
 }  // namespace emberkv

@@ -84,6 +84,10 @@ struct ModelConfig {
 // cannot overflow. Untrusted input: never crashes, never allocates more than the text warrants.
 Result<ModelConfig> ParseModelConfig(std::string_view json);
 
+// The size rules of a config, wherever it came from. ParseModelConfig and MakeCacheLayout call it;
+// the rules between layers are MakeCacheLayout's.
+Status CheckModelConfig(const ModelConfig& config);
+
 // Reads PATH, or PATH/config.json when PATH is a folder.
 Result<ModelConfig> LoadModelConfig(const std::string& path);
 

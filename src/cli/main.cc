@@ -1,0 +1,19 @@
+// The one binary, `emberkv`. Each subcommand lives in its own file and reports through `exit_code`:
+// 0 done, 1 failed; 2 is a wrong command line.
+#include <CLI/CLI.hpp>
+
+#include "cli/plan_command.h"
+
+int main(int argc, char** argv) {
+  CLI::App app{"EmberKV: KV cache and inference for DeepSeek-V4.1-Flash-type models", "emberkv"};
+  app.set_version_flag("--version", "emberkv " EMBERKV_VERSION);
+  app.require_subcommand(1);
+  int exit_code = 0;
+  emberkv::AddPlanCommand(app, &exit_code);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  return exit_code;
+}

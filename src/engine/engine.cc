@@ -1,0 +1,125 @@
+#include "engine/engine.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <thread>
+#include <utility>
+
+#include "base/isa.h"
+#include "engine/engine_parts.h"
+#include "tokenizer/token_map.h"
+#include "weights/checkpoint.h"
+
+namespace emberkv {
+namespace {
+
+constexpr int kMaxThreads = 1024;
+constexpr int kMaxPrefillChunk = 65536;
+
+Status OutOfRange(const char* field, int64_t value, int64_t smallest, int64_t largest) {
+  return InvalidArgument(
+      fmt::format("{} is {}; allowed: {} to {}", field, value, smallest, largest));
+}
+
+Status CheckOptions(const EngineOptions& options) {
+  if (options.num_threads < 0 || options.num_threads > kMaxThreads) {
+    return OutOfRange("num_threads", options.num_threads, 0, kMaxThreads);
+  }
+  if (options.prefill_chunk < 1 || options.prefill_chunk > kMaxPrefillChunk) {
+    return OutOfRange("prefill_chunk", options.prefill_chunk, 1, kMaxPrefillChunk);
+  }
+  return Status::Ok();
+}
+
+// `wanted` tokens of context, 0 for all of `largest`.
+Result<int64_t> ContextOf(int64_t wanted, int64_t largest) {
+  if (wanted < 0 || wanted > largest) return OutOfRange("max_context", wanted, 0, largest);
+  return wanted == 0 ? largest : wanted;
+}
+
+int ThreadsOf(const EngineOptions& options) {
+  if (options.num_threads > 0) return options.num_threads;
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+Result<std::optional<Tokenizer>> LoadTokenizer(const std::string& model_dir) {
+  const std::filesystem::path file = std::filesystem::path(model_dir) / "tokenizer.json";
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored)) return std::optional<Tokenizer>();
+  EMBERKV_ASSIGN_OR_RETURN(Tokenizer tokenizer, Tokenizer::Load(file.string()));
+  return std::optional<Tokenizer>(std::move(tokenizer));
+}
+
+// Compressed Engram ids by token id; empty for a model without Engram.
+Result<std::vector<int32_t>> LoadEngramMap(const EngineOptions& options, const ModelConfig& config,
+                                           const std::optional<Tokenizer>& tokenizer) {
+  if (config.engram_layer_ids.empty()) return std::vector<int32_t>();
+  EMBERKV_ASSIGN_OR_RETURN(
+      const TokenMap map,
+      TokenMapFor(options.model_dir, tokenizer ? &*tokenizer : nullptr, config.vocab_size,
+                  config.engram_compressed_vocab_size));
+  return std::vector<int32_t>(map.ids().begin(), map.ids().end());
+}
+
+}  // namespace
+
+Engine::Engine(std::shared_ptr<EngineParts> parts) : parts_(std::move(parts)) {}
+Engine::~Engine() = default;
+
+Result<std::unique_ptr<Engine>> Engine::Load(const EngineOptions& options,
+                                             const std::function<void(double)>& progress) {
+  EMBERKV_RETURN_IF_ERROR(CheckOptions(options));
+  EMBERKV_ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(options.model_dir));
+  EMBERKV_ASSIGN_OR_RETURN(const CacheLayout layout, MakeCacheLayout(config));
+  auto parts = std::make_shared<EngineParts>(ThreadsOf(options));
+  EMBERKV_ASSIGN_OR_RETURN(parts->max_context,
+                           ContextOf(options.max_context, config.max_position_embeddings));
+  parts->prefill_chunk = options.prefill_chunk;
+
+  // The pool first: a budget that cannot be had is known before the weights are read.
+  size_t budget = options.kv_budget_bytes.value_or(0);
+  if (!options.kv_budget_bytes) {
+    EMBERKV_ASSIGN_OR_RETURN(budget, DefaultPoolBudget());
+  }
+  EMBERKV_ASSIGN_OR_RETURN(parts->pool, PagePool::Make(layout.page_bytes, budget));
+
+  EMBERKV_ASSIGN_OR_RETURN(parts->tokenizer, LoadTokenizer(options.model_dir));
+  EMBERKV_ASSIGN_OR_RETURN(std::vector<int32_t> token_map,
+                           LoadEngramMap(options, config, parts->tokenizer));
+  parts->num_token_ids =
+      token_map.empty() ? config.vocab_size : static_cast<int32_t>(token_map.size());
+  EMBERKV_ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::Open(options.model_dir, config));
+  EMBERKV_ASSIGN_OR_RETURN(parts->model,
+                           Model::Load(std::make_shared<Checkpoint>(std::move(checkpoint)), config,
+                                       layout, std::move(token_map), progress));
+  return std::unique_ptr<Engine>(new Engine(std::move(parts)));
+}
+
+Result<std::unique_ptr<Session>> Engine::OpenSession(const SessionOptions& options) {
+  EMBERKV_ASSIGN_OR_RETURN(const int64_t max_context,
+                           ContextOf(options.max_context, parts_->max_context));
+  return std::unique_ptr<Session>(new Session(parts_, max_context));
+}
+
+const ModelConfig& Engine::config() const { return parts_->model->config(); }
+const CacheLayout& Engine::layout() const { return parts_->model->layout(); }
+size_t Engine::weight_bytes() const { return parts_->model->weight_bytes(); }
+PagePoolStats Engine::pool_stats() const { return parts_->pool->stats(); }
+int64_t Engine::max_context() const { return parts_->max_context; }
+int Engine::num_threads() const { return parts_->threads.num_threads(); }
+const char* Engine::isa_name() const { return IsaName(ActiveIsa()); }
+bool Engine::has_tokenizer() const { return parts_->tokenizer.has_value(); }
+
+Result<std::vector<int32_t>> Engine::Encode(std::string_view text) const {
+  if (!has_tokenizer()) {
+    return InvalidArgument("the model has no tokenizer.json: give token ids instead of text");
+  }
+  return parts_->tokenizer->Encode(text);
+}
+
+std::string Engine::Decode(std::span<const int32_t> tokens) const {
+  return has_tokenizer() ? parts_->tokenizer->Decode(tokens) : "";
+}
+
+}  // namespace emberkv

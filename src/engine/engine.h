@@ -1,0 +1,69 @@
+// The engine: a loaded model, its tokenizer and its page pool. The one door for server, cli and
+// python; they include nothing else of this room or below.
+//
+// Immutable after Load: any thread may use it and open sessions. Sessions share ownership of what
+// they need, so the order in which engine and sessions end does not matter.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "cache/page_pool.h"
+#include "engine/replay.h"
+#include "engine/sampler.h"
+#include "engine/session.h"
+#include "layout/cache_layout.h"
+#include "layout/model_config.h"
+
+namespace emberkv {
+
+struct EngineOptions {
+  std::string model_dir;
+  int num_threads = 0;                    // 0: as many as the machine has
+  std::optional<size_t> kv_budget_bytes;  // of the page pool; else a share of free memory
+  int64_t max_context = 0;                // tokens of a session; 0: max_position_embeddings
+  int prefill_chunk = 512;                // tokens of one prefill step
+};
+
+struct SessionOptions {
+  int64_t max_context = 0;  // 0: the engine's
+};
+
+class Engine {
+ public:
+  // Checks options, config and checkpoint, and packs the weights. `progress`, when set, is called
+  // with the fraction done. A folder without tokenizer.json loads: it runs on token ids.
+  static Result<std::unique_ptr<Engine>> Load(const EngineOptions& options,
+                                              const std::function<void(double)>& progress = {});
+  ~Engine();
+
+  Result<std::unique_ptr<Session>> OpenSession(const SessionOptions& options = {});
+
+  const ModelConfig& config() const;
+  const CacheLayout& layout() const;
+  size_t weight_bytes() const;  // resident
+  PagePoolStats pool_stats() const;
+  int64_t max_context() const;
+  int num_threads() const;
+  const char* isa_name() const;  // the instruction set that kernels run on
+
+  bool has_tokenizer() const;
+  // Text to ids and back, special tokens included in both. Encode is refused without a tokenizer;
+  // Decode then gives "".
+  Result<std::vector<int32_t>> Encode(std::string_view text) const;
+  std::string Decode(std::span<const int32_t> tokens) const;
+
+ private:
+  explicit Engine(std::shared_ptr<EngineParts> parts);
+
+  const std::shared_ptr<EngineParts> parts_;
+};
+
+}  // namespace emberkv

@@ -1,0 +1,341 @@
+// Row encoding, decoding and rounding, compiled once per instruction set (EMBERKV_ISA).
+//
+// Rows are worked on in blocks of kWidth scale groups, whose scales are one vector. How bits stay
+// equal to the reference: dividing by a power of two is multiplying by its inverse, because both
+// round the same real number; kGlobalKv divides truly; the product of a code and its scale is the
+// one multiplication that the reference does. Never contracted, hence `_strict`.
+#include "formats/row_kernels.h"
+
+#include "formats/row_lanes.h"
+
+namespace emberkv {
+namespace EMBERKV_ISA {
+namespace {
+
+constexpr uint32_t kMagnitudeMask = 0x7fffffffu;
+constexpr uint32_t kInfinityBits = 0x7f800000u;
+
+constexpr uint32_t PowerOfTwoBits(int exponent) {
+  return static_cast<uint32_t>(exponent + 127) << 23;
+}
+
+struct E4m3 {
+  static constexpr int kCodeBits = 8;
+  static constexpr int kMantissaBits = 3;
+  static constexpr int kMinExponent = -6;  // of a normal value
+  static constexpr uint32_t kMaxBits = 0x43e00000u;  // 448
+};
+
+struct E2m1 {
+  static constexpr int kCodeBits = 4;
+  static constexpr int kMantissaBits = 1;
+  static constexpr int kMinExponent = 0;
+  static constexpr uint32_t kMaxBits = 0x40c00000u;  // 6
+};
+
+struct Rounded {
+  Floats value;
+  Words code;
+};
+
+// Nearest element to each magnitude (finite, not negative), ties to even, saturating. Adding a power
+// of two whose last place is the element's step at that magnitude rounds; the low bits of the sum
+// then count steps. Even counts are even codes.
+template <class Element>
+EMBERKV_INLINE Rounded RoundMagnitude(Floats magnitude) {
+  constexpr int kDroppedBits = 23 - Element::kMantissaBits;
+  constexpr uint32_t kMinExponentBits = PowerOfTwoBits(Element::kMinExponent);
+  const Words bits = MinBits(ToBits(magnitude), FillBits(Element::kMaxBits));
+  const Words exponent = MaxBits(bits & kInfinityBits, FillBits(kMinExponentBits));
+  const Words magic = exponent + (static_cast<uint32_t>(kDroppedBits) << 23);
+  const Floats sum = ToFloats(bits) + ToFloats(magic);
+  const Words steps = ToBits(sum) - magic;
+  return {sum - ToFloats(magic),
+          steps + (exponent >> kDroppedBits) - (kMinExponentBits >> kDroppedBits)};
+}
+
+// Scales of 16 groups: their codes, their values, and what Quotient takes for them.
+struct Scales {
+  Words codes;
+  Floats values;
+  Floats divisors;
+};
+
+// The smallest power of two >= t, for normal t up to 2^126.
+EMBERKV_INLINE Scales PowerOfTwoScales(Floats t) {
+  const Words codes = (ToBits(t) + 0x7fffffu) >> 23;
+  return {codes, ToFloats(codes << 23), ToFloats((254u - codes) << 23)};
+}
+
+// e8m0 codes: 0 is the subnormal 2^-127, 255 is NaN; both have the top mantissa bit set.
+EMBERKV_INLINE Floats E8m0Values(Words codes) {
+  return ToFloats((codes << 23) | ((Equal(codes, 0) | Equal(codes, 255)) & 0x00400000u));
+}
+
+// The formats. `amax` is the largest magnitude of each group; Quotient is |x| / scale.
+struct WindowKv {
+  using Element = E4m3;
+  static constexpr int kGroup = 32;
+  static constexpr bool kDivides = false;
+  EMBERKV_INLINE Scales ScalesFor(Words amax) {
+    constexpr uint32_t kFloorBits = 0x38d1b717u;  // 1e-4f
+    return PowerOfTwoScales(ToFloats(MaxBits(amax, FillBits(kFloorBits))) * Fill(1.0f / 448.0f));
+  }
+  EMBERKV_INLINE Floats ScaleValues(const uint8_t* codes) { return E8m0Values(LoadBytes(codes)); }
+};
+
+struct IndexKey {
+  using Element = E2m1;
+  static constexpr int kGroup = 32;
+  static constexpr bool kDivides = false;
+  EMBERKV_INLINE Scales ScalesFor(Words amax) {
+    constexpr uint32_t kFloorBits = 0x01c00000u;  // 6 * 2^-126
+    return PowerOfTwoScales(ToFloats(MaxBits(amax, FillBits(kFloorBits))) * Fill(1.0f / 6.0f));
+  }
+  EMBERKV_INLINE Floats ScaleValues(const uint8_t* codes) { return E8m0Values(LoadBytes(codes)); }
+};
+
+struct GlobalKv {
+  using Element = E2m1;
+  static constexpr int kGroup = 16;
+  static constexpr bool kDivides = true;
+  EMBERKV_INLINE Scales ScalesFor(Words amax) {
+    constexpr uint32_t kFloorBits = 0x3c400000u;  // 6 * 2^-9
+    const Rounded scale =
+        RoundMagnitude<E4m3>(ToFloats(MaxBits(amax, FillBits(kFloorBits))) / Fill(6.0f));
+    return {scale.code, scale.value, scale.value};
+  }
+  EMBERKV_INLINE Floats ScaleValues(const uint8_t* codes) {
+    const Words nan = Equal(LoadBytes(codes) & 0x7fu, 0x7f) & 0x7fc00000u;
+    return ToFloats(ToBits(LoadScaledE4m3(codes) * Fill(0x1p120f)) | nan);
+  }
+};
+
+template <class Format>
+EMBERKV_INLINE Floats Quotient(Floats magnitude, float divisor) {
+  return Format::kDivides ? magnitude / Fill(divisor) : magnitude * Fill(divisor);
+}
+
+template <class Format>
+constexpr int CodeBytes(int channels) {
+  return channels * Format::Element::kCodeBits / 8;
+}
+
+EMBERKV_INLINE int BlockGroups(int groups_left) {
+  return groups_left < kWidth ? groups_left : kWidth;
+}
+
+// Lane g is the largest magnitude of group g, as bits; 0 from `groups` on.
+template <class Format>
+EMBERKV_INLINE Words GroupMaxima(const float* x, int groups) {
+  Words maxima[kWidth];
+#pragma GCC unroll 16
+  for (int g = 0; g < kWidth; ++g) {
+    maxima[g] = Words{};
+    if (g >= groups) continue;
+    for (int i = 0; i < Format::kGroup; i += kWidth) {
+      const Words bits = ToBits(LoadFloats(x + g * Format::kGroup + i)) & kMagnitudeMask;
+      maxima[g] = i == 0 ? bits : MaxBits(maxima[g], bits);
+    }
+  }
+#pragma GCC unroll 4
+  for (int width = kWidth / 2; width >= 1; width /= 2) {
+#pragma GCC unroll 8
+    for (int i = 0; i < width; ++i) maxima[i] = PairMax(maxima[2 * i], maxima[2 * i + 1]);
+  }
+  return maxima[0];
+}
+
+// Whether all magnitudes, given as bits, are finite.
+EMBERKV_INLINE bool AllFinite(Words bits) {
+  uint32_t lanes[kWidth];
+  std::memcpy(lanes, &bits, sizeof lanes);
+  uint32_t max = 0;
+  for (int i = 0; i < kWidth; ++i) max = lanes[i] > max ? lanes[i] : max;
+  return max < kInfinityBits;
+}
+
+template <class Format>
+EMBERKV_INLINE Words EncodeLanes(Floats x, float divisor) {
+  constexpr int kSignShift = 32 - Format::Element::kCodeBits;
+  const Words bits = ToBits(x);
+  const Floats quotient = Quotient<Format>(ToFloats(bits & kMagnitudeMask), divisor);
+  return RoundMagnitude<typename Format::Element>(quotient).code |
+         ((bits & ~kMagnitudeMask) >> kSignShift);
+}
+
+template <class Format>
+EMBERKV_INLINE void EncodeGroup(const float* x, float divisor, uint8_t* codes) {
+  for (int i = 0; i < Format::kGroup; i += kWidth) {
+    const Words lanes = EncodeLanes<Format>(LoadFloats(x + i), divisor);
+    if (Format::Element::kCodeBits == 8) {
+      StoreBytes(lanes, codes + i);
+    } else {
+      StoreNibbles(lanes, codes + i / 2);
+    }
+  }
+}
+
+template <class Format>
+bool EncodeRow(const float* x, int channels, uint8_t* row) {
+  const int groups = channels / Format::kGroup;
+  uint8_t* const scale_codes = row + CodeBytes<Format>(channels);
+  Words amax_of_row = {};
+  for (int begin = 0; begin < groups; begin += kWidth) {
+    const int n = BlockGroups(groups - begin);
+    const float* const block = x + begin * Format::kGroup;
+    const Words amax = GroupMaxima<Format>(block, n);
+    amax_of_row = MaxBits(amax_of_row, amax);
+    const Scales scales = Format::ScalesFor(amax);
+    uint8_t codes[kWidth];
+    float divisors[kWidth];
+    StoreBytes(scales.codes, codes);
+    StoreLanes(scales.divisors, divisors);
+    std::memcpy(scale_codes + begin, codes, static_cast<size_t>(n));
+    for (int g = 0; g < n; ++g) {
+      const int channel = g * Format::kGroup;
+      EncodeGroup<Format>(block + channel, divisors[g],
+                          row + CodeBytes<Format>(begin * Format::kGroup + channel));
+    }
+  }
+  return AllFinite(amax_of_row);
+}
+
+template <class Format>
+bool EncodeRows(const float* x, size_t x_stride, int num_rows, int channels, uint8_t* rows,
+                size_t row_stride) {
+  for (int r = 0; r < num_rows; ++r) {
+    if (!EncodeRow<Format>(x, channels, rows)) return false;
+    x += x_stride;
+    rows += row_stride;
+  }
+  return true;
+}
+
+template <class Format>
+void RoundRow(float* x, int channels) {
+  const int groups = channels / Format::kGroup;
+  for (int begin = 0; begin < groups; begin += kWidth) {
+    const int n = BlockGroups(groups - begin);
+    float* const block = x + begin * Format::kGroup;
+    const Scales scales = Format::ScalesFor(GroupMaxima<Format>(block, n));
+    float values[kWidth], divisors[kWidth];
+    StoreLanes(scales.values, values);
+    StoreLanes(scales.divisors, divisors);
+    for (int g = 0; g < n; ++g) {
+      for (int i = 0; i < Format::kGroup; i += kWidth) {
+        float* const p = block + g * Format::kGroup + i;
+        const Words bits = ToBits(LoadFloats(p));
+        const Floats quotient = Quotient<Format>(ToFloats(bits & kMagnitudeMask), divisors[g]);
+        const Floats value =
+            RoundMagnitude<typename Format::Element>(quotient).value * Fill(values[g]);
+        StoreFloats(ToFloats(ToBits(value) | (bits & ~kMagnitudeMask)), p);
+      }
+    }
+  }
+}
+
+template <class Format>
+void RoundRows(float* x, size_t x_stride, int num_rows, int channels) {
+  for (int r = 0; r < num_rows; ++r) RoundRow<Format>(x + r * x_stride, channels);
+}
+
+// Scales of the `n` groups at `codes`, ordinary values behind them: a row may end there.
+template <class Format>
+EMBERKV_INLINE Floats LoadScales(const uint8_t* codes, int n) {
+  if (n == kWidth) return Format::ScaleValues(codes);
+  uint8_t padded[kWidth];
+  std::memset(padded, 127, sizeof padded);
+  std::memcpy(padded, codes, static_cast<size_t>(n));
+  return Format::ScaleValues(padded);
+}
+
+template <class Format>
+EMBERKV_INLINE void DecodeE2m1Block(const uint8_t* codes, Floats scales, int groups, float* out) {
+  float values[kWidth];
+  StoreLanes(scales, values);
+  for (int g = 0; g < groups; ++g) {
+    const Floats scale = Fill(values[g]);
+    for (int i = 0; i < Format::kGroup; i += kWidth) {
+      StoreFloats(LoadE2m1(codes) * scale, out);
+      codes += kWidth / 2;
+      out += kWidth;
+    }
+  }
+}
+
+template <class Format>
+void DecodeE2m1Row(const uint8_t* row, int channels, float* out) {
+  const int groups = channels / Format::kGroup;
+  const uint8_t* const scale_codes = row + CodeBytes<Format>(channels);
+  for (int begin = 0; begin < groups; begin += kWidth) {
+    const int n = BlockGroups(groups - begin);
+    const Floats scales = LoadScales<Format>(scale_codes + begin, n);
+    const int channel = begin * Format::kGroup;
+    // Full blocks have a constant number of groups, so that their loop is unrolled.
+    if (n == kWidth) {
+      DecodeE2m1Block<Format>(row + channel / 2, scales, kWidth, out + channel);
+    } else {
+      DecodeE2m1Block<Format>(row + channel / 2, scales, n, out + channel);
+    }
+  }
+}
+
+// Non-zero in the lanes whose e8m0 scale is not ordinary, that is from 2^-126 to 2^7.
+EMBERKV_INLINE Words Unordinary(Floats scales) {
+  const Words bits = ToBits(scales);
+  return ((bits - PowerOfTwoBits(-126)) | (PowerOfTwoBits(7) - bits)) & 0x80000000u;
+}
+
+// One block of e4m3 codes with ordinary scales and no NaN: LoadScaledE4m3's factor of 2^120 goes into
+// the scale.
+EMBERKV_INLINE void DecodeOrdinaryBlock(const uint8_t* codes, Floats scales, int groups,
+                                        float* out) {
+  float folded[kWidth];
+  StoreLanes(scales * Fill(0x1p120f), folded);
+  for (int g = 0; g < groups; ++g) {
+    const Floats scale = Fill(folded[g]);
+    for (int i = 0; i < WindowKv::kGroup; i += kWidth) {
+      StoreFloats(LoadScaledE4m3(codes) * scale, out);
+      codes += kWidth;
+      out += kWidth;
+    }
+  }
+}
+
+void DecodeAnyBlock(const uint8_t* codes, Floats scales, int groups, float* out) {
+  float values[kWidth];
+  StoreLanes(scales, values);
+  for (int i = 0; i < groups * WindowKv::kGroup; i += kWidth) {
+    const Floats element = GlobalKv::ScaleValues(codes + i);  // e4m3 with NaN, as a scale is
+    StoreFloats(element * Fill(values[i / WindowKv::kGroup]), out + i);
+  }
+}
+
+void DecodeWindowRow(const uint8_t* row, int channels, float* out) {
+  const int groups = channels / WindowKv::kGroup;
+  const uint8_t* const scale_codes = row + channels;
+  for (int begin = 0; begin < groups; begin += kWidth) {
+    const int n = BlockGroups(groups - begin);
+    const int channel = begin * WindowKv::kGroup;
+    const Floats scales = LoadScales<WindowKv>(scale_codes + begin, n);
+    if (AnyBit(Unordinary(scales) | E4m3Nans(row + channel, n * WindowKv::kGroup))) {
+      DecodeAnyBlock(row + channel, scales, n, out + channel);
+    } else if (n == kWidth) {
+      DecodeOrdinaryBlock(row + channel, scales, kWidth, out + channel);
+    } else {
+      DecodeOrdinaryBlock(row + channel, scales, n, out + channel);
+    }
+  }
+}
+
+}  // namespace
+
+const RowKernels kRowKernels = {
+    {EncodeRows<GlobalKv>, EncodeRows<IndexKey>, EncodeRows<WindowKv>},
+    {DecodeE2m1Row<GlobalKv>, DecodeE2m1Row<IndexKey>, DecodeWindowRow},
+    {RoundRows<GlobalKv>, RoundRows<IndexKey>, RoundRows<WindowKv>},
+};
+
+}  // namespace EMBERKV_ISA
+}  // namespace emberkv

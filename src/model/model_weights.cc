@@ -1,0 +1,198 @@
+#include "model/model_weights.h"
+
+#include <fmt/format.h>
+
+#include <string>
+
+namespace emberkv {
+namespace {
+
+// Reads one checkpoint into packed form. Accessors return the first error through `status_`, so that a
+// layer can be listed as plain assignments and checked once.
+class WeightReader {
+ public:
+  explicit WeightReader(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
+
+  const Status& status() const { return status_; }
+
+  PackedMatrix Fp8(const std::string& name) {
+    const Fp8Matrix m = Take(checkpoint_.Fp8(name));
+    return PackedMatrix::FromFp8(static_cast<int>(m.rows), static_cast<int>(m.cols), m.codes,
+                                 m.scales);
+  }
+
+  // Row groups of an FP8 matrix, each [rows / groups, cols]; group boundaries lie on tile boundaries.
+  std::vector<PackedMatrix> Fp8Groups(const std::string& name, int groups) {
+    const Fp8Matrix m = Take(checkpoint_.Fp8(name));
+    const int64_t rows = m.rows / groups;
+    const int64_t tiles_per_row = (m.cols + 31) / 32;
+    std::vector<PackedMatrix> out;
+    for (int g = 0; g < groups; ++g) {
+      out.push_back(PackedMatrix::FromFp8(static_cast<int>(rows), static_cast<int>(m.cols),
+                                          m.codes + g * rows * m.cols,
+                                          m.scales + g * (rows / 32) * tiles_per_row));
+    }
+    return out;
+  }
+
+  PackedMatrix Fp4(const std::string& name) {
+    const Fp4Matrix m = Take(checkpoint_.Fp4(name));
+    return PackedMatrix::FromFp4(static_cast<int>(m.rows), static_cast<int>(m.cols), m.packed,
+                                 m.scales);
+  }
+
+  PackedMatrix Bf16(const std::string& name) {
+    const Bf16Tensor t = Take(checkpoint_.Bf16(name));
+    if (t.shape.size() != 2) return {};
+    return PackedMatrix::FromBf16(static_cast<int>(t.shape[0]), static_cast<int>(t.shape[1]), t.bytes);
+  }
+
+  PackedMatrix F32(const std::string& name) {
+    const F32Tensor t = Take(checkpoint_.F32(name));
+    if (t.shape.size() != 2) return {};
+    return PackedMatrix::FromF32(static_cast<int>(t.shape[0]), static_cast<int>(t.shape[1]), t.bytes);
+  }
+
+  Bf16Tensor Bf16View(const std::string& name) { return Take(checkpoint_.Bf16(name)); }
+  std::vector<float> Bf16Vector(const std::string& name) {
+    return Take(checkpoint_.Bf16(name)).ToFloats();
+  }
+  std::vector<float> F32Vector(const std::string& name) {
+    return Take(checkpoint_.F32(name)).ToFloats();
+  }
+
+ private:
+  template <typename T>
+  T Take(Result<T> result) {
+    if (result.ok()) return std::move(result).value();
+    if (status_.ok()) status_ = result.status();
+    return T{};
+  }
+
+  const Checkpoint& checkpoint_;
+  Status status_;
+};
+
+HyperConnectionWeights ReadHyperConnection(WeightReader* reader, const std::string& prefix) {
+  return {reader->F32(prefix + "_fn"), reader->F32Vector(prefix + "_scale"),
+          reader->F32Vector(prefix + "_base")};
+}
+
+AttentionWeights ReadAttention(WeightReader* reader, const ModelConfig& config, const LayerPlan& plan,
+                               const std::string& prefix) {
+  AttentionWeights w;
+  w.wq_a = reader->Fp8(prefix + "wq_a");
+  w.wq_b = reader->Fp8(prefix + "wq_b");
+  w.wkv = reader->Fp8(prefix + "wkv");
+  w.q_norm = reader->Bf16Vector(prefix + "q_norm.weight");
+  w.kv_norm = reader->Bf16Vector(prefix + "kv_norm.weight");
+  w.sink = reader->F32Vector(prefix + "attn_sink");
+  w.wo_a = reader->Fp8Groups(prefix + "wo_a", config.o_groups);
+  w.wo_b = reader->Fp8(prefix + "wo_b");
+  if (plan.role == LayerRole::kFull) {
+    CompressorWeights c;
+    c.wkv = reader->Bf16(prefix + "compressor.wkv.weight");
+    if (plan.ratio > 1) c.wgate = reader->Bf16(prefix + "compressor.wgate.weight");
+    c.norm = reader->Bf16Vector(prefix + "compressor.norm.weight");
+    c.index_wk = reader->Bf16(prefix + "indexer.wk.weight");
+    c.index_k_norm = reader->Bf16Vector(prefix + "indexer.k_norm.weight");
+    w.compressor = std::move(c);
+  }
+  if (plan.role == LayerRole::kFull || plan.role == LayerRole::kReindex) {
+    w.indexer = IndexerWeights{reader->Fp8(prefix + "indexer.wq_b"),
+                               reader->Bf16(prefix + "indexer.weights_proj.weight")};
+  }
+  return w;
+}
+
+MoeWeights ReadMoe(WeightReader* reader, const ModelConfig& config, const std::string& prefix) {
+  MoeWeights w;
+  w.gate = reader->Bf16(prefix + "gate.weight");
+  w.bias = reader->F32Vector(prefix + "gate.bias");
+  for (int e = 0; e < config.n_routed_experts && reader->status().ok(); ++e) {
+    const std::string expert = fmt::format("{}experts.{}.", prefix, e);
+    w.experts.push_back(
+        {reader->Fp4(expert + "w1"), reader->Fp4(expert + "w2"), reader->Fp4(expert + "w3")});
+  }
+  const std::string shared = prefix + "shared_experts.";
+  w.shared = {reader->Fp8(shared + "w1"), reader->Fp8(shared + "w2"), reader->Fp8(shared + "w3")};
+  return w;
+}
+
+EngramWeights ReadEngram(WeightReader* reader, const ModelConfig& config, const std::string& prefix) {
+  EngramWeights w;
+  w.wkv = reader->Fp8(prefix + "wkv");
+  const std::vector<float> q = reader->Bf16Vector(prefix + "q_weight");
+  const std::vector<float> k = reader->Bf16Vector(prefix + "k_weight");
+  const size_t hidden = static_cast<size_t>(config.hidden_size);
+  for (size_t i = 0; i < q.size(); i += hidden) {
+    std::vector<float> product(hidden);
+    for (size_t c = 0; c < hidden; ++c) product[c] = q[i + c] * k[i + c];
+    w.qk.push_back(std::move(product));
+  }
+  return w;
+}
+
+LayerWeights ReadLayer(WeightReader* reader, const ModelConfig& config, const LayerPlan& plan) {
+  const std::string prefix = fmt::format("layers.{}.", plan.layer);
+  LayerWeights w;
+  w.hc_attn = ReadHyperConnection(reader, prefix + "hc_attn");
+  w.hc_ffn = ReadHyperConnection(reader, prefix + "hc_ffn");
+  w.attn_norm = reader->Bf16Vector(prefix + "attn_norm.weight");
+  w.ffn_norm = reader->Bf16Vector(prefix + "ffn_norm.weight");
+  w.attn = ReadAttention(reader, config, plan, prefix + "attn.");
+  w.moe = ReadMoe(reader, config, prefix + "ffn.");
+  if (plan.engram >= 0) w.engram = ReadEngram(reader, config, prefix + "engram.");
+  return w;
+}
+
+size_t Bytes(const ExpertWeights& w) { return w.w1.bytes() + w.w2.bytes() + w.w3.bytes(); }
+
+size_t Bytes(const LayerWeights& w) {
+  size_t bytes = w.hc_attn.fn.bytes() + w.hc_ffn.fn.bytes() + w.attn.wq_a.bytes() +
+                 w.attn.wq_b.bytes() + w.attn.wkv.bytes() + w.attn.wo_b.bytes() + w.moe.gate.bytes() +
+                 Bytes(w.moe.shared);
+  for (const PackedMatrix& m : w.attn.wo_a) bytes += m.bytes();
+  for (const ExpertWeights& e : w.moe.experts) bytes += Bytes(e);
+  if (w.attn.compressor) {
+    bytes += w.attn.compressor->wkv.bytes() + w.attn.compressor->index_wk.bytes();
+    if (w.attn.compressor->wgate) bytes += w.attn.compressor->wgate->bytes();
+  }
+  if (w.attn.indexer) bytes += w.attn.indexer->wq_b.bytes() + w.attn.indexer->weights_proj.bytes();
+  if (w.engram) bytes += w.engram->wkv.bytes();
+  return bytes;
+}
+
+}  // namespace
+
+size_t ModelWeights::bytes() const {
+  size_t bytes = head.bytes();
+  for (const LayerWeights& layer : layers) bytes += Bytes(layer);
+  return bytes;
+}
+
+Result<ModelWeights> LoadModelWeights(const Checkpoint& checkpoint, const ModelConfig& config,
+                                      const CacheLayout& layout, std::vector<int32_t> token_map,
+                                      const std::function<void(double)>& progress) {
+  ModelWeights w;
+  if (!config.engram_layer_ids.empty()) {
+    EMBERKV_ASSIGN_OR_RETURN(w.engram_hash, EngramHash::Make(config, std::move(token_map)));
+  }
+  w.plain_rope = RopeTable(config.qk_rope_head_dim, config.rope_theta, std::nullopt);
+  w.compressed_rope =
+      RopeTable(config.qk_rope_head_dim, config.compress_rope_theta, config.rope_scaling);
+  WeightReader reader(checkpoint);
+  for (const LayerPlan& plan : layout.layers) {
+    w.layers.push_back(ReadLayer(&reader, config, plan));
+    EMBERKV_RETURN_IF_ERROR(reader.status());
+    if (progress) progress((plan.layer + 1.0) / (layout.num_layers() + 1.0));
+  }
+  w.embed = reader.Bf16View("embed.weight");
+  w.norm = reader.Bf16Vector("norm.weight");
+  w.head = reader.Bf16("head.weight");
+  EMBERKV_RETURN_IF_ERROR(reader.status());
+  if (progress) progress(1.0);
+  return w;
+}
+
+}  // namespace emberkv

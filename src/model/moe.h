@@ -1,0 +1,22 @@
+// The mixture of experts of one layer (numerics 11). Internal to model/.
+#pragma once
+
+#include "layout/model_config.h"
+#include "model/model_weights.h"
+#include "model/step.h"
+
+namespace emberkv {
+
+// Experts and weights of one row. Ids in descending order of biased score; equal: lowest id first.
+struct Route {
+  std::vector<int> experts;
+  std::vector<float> weights;
+};
+
+// logits [n_routed_experts] of one row.
+Route RouteRow(const float* logits, const std::vector<float>& bias, const ModelConfig& config);
+
+// scratch y = routed + shared experts of scratch x, for every active row.
+void RunMoe(const MoeWeights& weights, const ModelConfig& config, Step* step);
+
+}  // namespace emberkv
