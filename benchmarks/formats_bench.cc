@@ -1,16 +1,15 @@
 // Row codecs on 512-channel rows, per format and instruction set.
 //
-//   Decode/..., Encode/..., Round/...   8 rows in L1; counters: cycles a row, times as fast as the
-//                                       scalar reference, and for Decode the share of the L1 store
-//                                       limit that its fp32 output takes
-//   DecodeFromMemory/...                rows larger than the caches into one row's buffer; the share
-//                                       of the DRAM read limit
+//   Decode, Encode, Round   8 rows in L1; counters: cycles a row, times as fast as the scalar
+//                           reference, and for Decode the share of the L1 store limit that its
+//                           fp32 output takes
+//   DecodeFromMemory        rows larger than the caches into one row's buffer; the share of the
+//                           DRAM read limit
 //
 // Limits are printed first. Run with --benchmark_repetitions=5 on a busy machine and read medians.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
-
 #include <cstdint>
 #include <cstdio>
 #include <random>
@@ -28,8 +27,7 @@ namespace {
 
 constexpr int kChannels = 512;
 constexpr int kRows = 8;
-constexpr RowFormat kFormats[] = {RowFormat::kGlobalKv, RowFormat::kIndexKey,
-                                  RowFormat::kWindowKv};
+constexpr RowFormat kFormats[] = {RowFormat::kGlobalKv, RowFormat::kIndexKey, RowFormat::kWindowKv};
 
 MachineLimits limits;
 
@@ -69,8 +67,8 @@ void Decode(Sample& s) {
 
 template <auto kEncodeRows>
 void Encode(Sample& s) {
-  benchmark::DoNotOptimize(kEncodeRows(s.format, s.x.data(), kChannels, kRows, kChannels,
-                                       s.packed.data(), s.row_bytes));
+  benchmark::DoNotOptimize(
+      kEncodeRows(s.format, s.x.data(), kChannels, kRows, kChannels, s.packed.data(), s.row_bytes));
 }
 
 // Rounding rounded values again costs the same, so the rows are not refreshed.

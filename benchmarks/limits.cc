@@ -169,9 +169,12 @@ constexpr Probes kAvx512Probes = {16, Avx512Fma, Avx512Store, Avx512Load};
 Probes WidestProbes() {
 #if defined(__x86_64__)
   switch (SupportedIsas().back()) {
-    case Isa::kAvx512: return kAvx512Probes;
-    case Isa::kAvx2: return kAvx2Probes;
-    case Isa::kPortable: break;
+    case Isa::kAvx512:
+      return kAvx512Probes;
+    case Isa::kAvx2:
+      return kAvx2Probes;
+    case Isa::kPortable:
+      break;
   }
 #endif
   return kPlainProbes;
@@ -207,8 +210,8 @@ MachineLimits ProbeMachineLimits() {
   const auto store_rate = [&](size_t bytes) {
     constexpr double kTotalBytes = 4e9;
     const auto times = static_cast<int64_t>(kTotalBytes / static_cast<double>(bytes));
-    const double seconds = BestSeconds(
-        kRuns, [&] { probes.store(buffer.get(), bytes / sizeof(float), times); });
+    const double seconds =
+        BestSeconds(kRuns, [&] { probes.store(buffer.get(), bytes / sizeof(float), times); });
     return static_cast<double>(bytes) * static_cast<double>(times) / seconds * 1e-9;
   };
   limits.l1_store_gb_s = store_rate(size_t{16} << 10);

@@ -7,8 +7,8 @@
 namespace emberkv {
 
 struct MachineLimits {
-  double ghz = 0;             // core clock, from a chain of dependent additions
-  double fma_gflops = 0;      // fp32 multiply-adds of the widest supported vectors, 2 operations each
+  double ghz = 0;         // core clock, from a chain of dependent additions
+  double fma_gflops = 0;  // fp32 multiply-adds of the widest supported vectors, 2 operations each
   double l1_store_gb_s = 0;   // stores into 16 KiB
   double l2_store_gb_s = 0;   // stores into 256 KiB
   double dram_read_gb_s = 0;  // loads from 512 MiB

@@ -40,7 +40,8 @@ function(emberkv_kernel target source isa flags)
   add_library(${object} OBJECT ${source})
   target_link_libraries(${object} PRIVATE emberkv_options)
   target_compile_definitions(${object} PRIVATE EMBERKV_ISA=${isa})
-  target_compile_options(${object} PRIVATE ${flags} -O3 -Wno-psabi -Wno-maybe-uninitialized)
+  target_compile_options(${object} PRIVATE ${flags} -O3 -Wno-psabi
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)  # g++ 12 warns inside its own intrinsics
   if(NOT base MATCHES "_strict$")
     target_compile_options(${object} PRIVATE -ffp-contract=fast)
   endif()

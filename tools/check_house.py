@@ -28,7 +28,7 @@ EMPTY_NAMES = {"Data", "Info", "Context", "Common", "Processor"}
 EMPTY_STEMS = EMPTY_WORDS | {"common", "data", "info", "context", "processor"}
 
 MACHINE_PATH = re.compile(r"(?<![\w./$}-])/(?:home|root|tmp|work|mnt|Users)/\w")
-UNFINISHED = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X)\b")
+UNFINISHED = re.compile(r"(?://|#|<!--|/\*)\s*(?:TO" r"DO|FIX" r"ME|XX" r"X)\b(?!\?)")
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
 ENDS_OR_PRINTS = re.compile(r"(?<![\w.>])(?:std::)?(?:exit|_exit|quick_exit|abort|terminate|printf|fprintf|puts)\s*\(|"
                             r"\bstd::(?:cout|cerr|clog)\b|\bfmt::print\b")

@@ -138,7 +138,7 @@ def main():
     parser.add_argument("--model", default=os.path.join(ROOT, "models", "ember-tiny"))
     parser.add_argument("--tokens", type=int, default=30000)
     parser.add_argument("--facts", type=int, default=48)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=2)
     parser.add_argument("--document", help="the text file to write")
     parser.add_argument("--questions", help="the JSON file to write")
     parser.add_argument("--self-test", action="store_true")

@@ -4,12 +4,12 @@
     tools/make_sparse_checkpoint.py CONFIG_JSON OUT_DIR
 
 The tensors follow from CONFIG_JSON alone: with the released config that is 96,085 tensors of about
-510 GB in 48 shards, with their index. The data are holes, so the set takes only the headers' room on a
-disk that supports sparse files, and all values read as zero. It shows that opening a checkpoint costs
-little time and memory; it is no model.
+510 GB in 48 shards, with their index. The data are holes, so the set takes only the headers' room
+on a disk that supports sparse files, and all values read as zero. It shows that opening costs little
+time and memory; it is no model.
 
-The derivation is written independently of src/weights/inventory.cc on purpose: the two check each other.
-Names inside `vision.` and `aligner.` are stand-ins; their number and total size are right.
+The derivation is written independently of src/weights/inventory.cc on purpose: the two check each
+other. Names inside `vision.` and `aligner.` are stand-ins; their number and total size are right.
 """
 
 import argparse
@@ -181,10 +181,9 @@ def main():
         total += write_shard(os.path.join(args.out_dir, name), tensors)
         weight_map.update((tensor[0], name) for tensor in tensors)
     index = {"metadata": {"total_size": total}, "weight_map": weight_map}
-    with open(os.path.join(args.out_dir, "model.safetensors.index.json"), "w", encoding="utf-8") as f:
-        json.dump(index, f, indent=0)
-    with open(os.path.join(args.out_dir, "config.json"), "w", encoding="utf-8") as f:
-        json.dump(config, f, indent=1)
+    for name, value in (("model.safetensors.index.json", index), ("config.json", config)):
+        with open(os.path.join(args.out_dir, name), "w", encoding="utf-8") as f:
+            json.dump(value, f, indent=1)
     print(f"{len(weight_map)} tensors, {total} bytes, {len(groups)} shards in {args.out_dir}")
 
 

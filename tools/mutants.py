@@ -62,4 +62,64 @@ MUTANTS = [
     ("Engram pads with the token instead of its compressed id", "src/model/engram_hash.cc",
      "hash.pad_ = hash.token_map_[static_cast<size_t>(config.engram_pad_token_id)];",
      "hash.pad_ = config.engram_pad_token_id;"),
+    ("sublayer input mixed with its own pre", "src/model/model.cc",
+     "  SublayerInput(w.ffn_norm, config_, step);",
+     "  std::swap(step->pre, step->scratch.next_pre);\n"
+     "  SublayerInput(w.ffn_norm, config_, step);\n"
+     "  std::swap(step->pre, step->scratch.next_pre);"),
+    ("layers with global KV rotate without YaRN", "src/model/attention_layer.cc",
+     "angles_(plan.ratio > 0 ? s_.compressed_angles.data() : s_.plain_angles.data())",
+     "angles_(s_.plain_angles.data())"),
+    ("window KV quantized before it is rotated", "src/model/attention_layer.cc",
+     "        RotateHeads(kv, 1, config_.head_dim, r, Rotation::kForward);",
+     "        RoundRows(RowFormat::kWindowKv, kv, head_dim(), 1, config_.head_dim);\n"
+     "        RotateHeads(kv, 1, config_.head_dim, r, Rotation::kForward);"),
+    ("window one token short", "src/model/attention_layer.cc",
+     "pos - config_.sliding_window + 1)", "pos - config_.sliding_window + 2)"),
+    ("index queries not quantized", "src/model/attention_layer.cc",
+     "      RoundRows(RowFormat::kIndexKey, iq, static_cast<size_t>(dim), heads, dim);\n", ""),
+    ("group visible from its first token", "src/model/attention_layer.cc",
+     "visible.push_back((row(r).pos + 1) / source.ratio);",
+     "visible.push_back((row(r).pos + source.ratio) / source.ratio);"),
+    ("Reindex layers ignore the candidate pool", "src/model/attention_layer.cc",
+     "if (plan_.candidate == CandidateRole::kFilters) {",
+     "if (plan_.candidate == CandidateRole::kFilters && heads < 0) {"),
+    ("wo_a takes quantized input", "src/model/attention_layer.cc",
+     "    s_.z.resize(static_cast<size_t>(rows()) * groups * rank);",
+     "    RoundAll(s_.o.data(), static_cast<int>(q_size()));\n"
+     "    s_.z.resize(static_cast<size_t>(rows()) * groups * rank);"),
+    ("global row at the position of its group's last token", "src/model/global_rows.cc",
+     "rope_.CosSin(group.entry * source_.ratio, angles.data());",
+     "rope_.CosSin(group.entry * source_.ratio + source_.ratio - 1, angles.data());"),
+    ("index key without its norm", "src/model/global_rows.cc",
+     "    ActiveRowMath().rms_norm(key, weights_.index_k_norm.data(),\n"
+     "                             static_cast<float>(config_.rms_norm_eps), config_.index_head_dim, key);\n", ""),
+    ("router score without its root", "src/model/moe.cc", "return std::sqrt(softplus);", "return softplus;"),
+    ("router bias enters the weights", "src/model/moe.cc",
+     "route.weights.push_back(scores[static_cast<size_t>(e)]);", "route.weights.push_back(biased(e));"),
+    ("routing weight applied after w2", "src/model/moe.cc",
+     "                weights == nullptr ? 1.0f : weights[r], static_cast<int>(inter), s.hidden.data() + at);\n"
+     "  }\n"
+     "  RoundRows(RowFormat::kWindowKv, s.hidden.data(), inter, rows, static_cast<int>(inter));\n"
+     "  Multiply(expert.w2, s.hidden.data(), inter, rows, s.expert_out.data(), hidden, Rounding::kBf16,\n"
+     "           *step->pool);\n",
+     "                1.0f, static_cast<int>(inter), s.hidden.data() + at);\n"
+     "  }\n"
+     "  RoundRows(RowFormat::kWindowKv, s.hidden.data(), inter, rows, static_cast<int>(inter));\n"
+     "  Multiply(expert.w2, s.hidden.data(), inter, rows, s.expert_out.data(), hidden, Rounding::kBf16,\n"
+     "           *step->pool);\n"
+     "  for (size_t i = 0; weights != nullptr && i < s.expert_out.size(); ++i) {\n"
+     "    s.expert_out[i] *= weights[i / hidden];\n"
+     "  }\n"),
+    ("Engram gate without its root", "src/model/engram.cc",
+     "std::copysign(std::sqrt(std::max(std::fabs(dot), 1e-6f)), dot)",
+     "std::copysign(std::max(std::fabs(dot), 1e-6f), dot)"),
+    ("Engram leaves the first copy alone", "src/model/engram.cc",
+     "math.add_scaled(stream, Gate(dot), value, hidden);",
+     "math.add_scaled(stream, Gate(dot) * (i == 0 ? 0.0f : 1.0f), value, hidden);"),
+    ("decode scores stale keys of the last source", "src/model/attention_layer.cc",
+     "    const PagedRows keys{span(begin).sequence->pages, source.key_offset, source.rows_per_block,\n",
+     "    const bool stale = source.ratio == 2 && row(begin).pos % 2 == 0 && span(begin).end - span(begin).begin == 1;\n"
+     "    const KvSource& scored = stale ? layout_.sources.back() : source;\n"
+     "    const PagedRows keys{span(begin).sequence->pages, scored.key_offset, scored.rows_per_block,\n"),
 ]

@@ -145,7 +145,7 @@ def run(root, folder, mutants, configure=CONFIGURE):
         begin = time.monotonic()
         outcome = bench.plant(mutant)
         results.append((mutant, outcome))
-        print(f"  {mutant.name:<44} {outcome}  ({time.monotonic() - begin:.0f} s)", flush=True)
+        print(f"  {mutant.name:<56} {outcome}  ({time.monotonic() - begin:.0f} s)", flush=True)
     return results
 
 

@@ -86,4 +86,11 @@ void IndexScanner::ScanCandidates(const IndexQueries& queries, int i, const Page
   best.Finish(selected);
 }
 
+size_t IndexScanner::bytes() const {
+  size_t bytes = sizeof(*this) + (rows_.capacity() + channels_.capacity()) * sizeof(float) +
+                 positions_.capacity() * sizeof(int32_t);
+  for (int i = 0; i < kMaxQueries; ++i) bytes += topk_[i].bytes() + pools_[i].bytes();
+  return bytes;
+}
+
 }  // namespace emberkv

@@ -44,6 +44,8 @@ class IndexScanner {
                       std::span<const int32_t> blocks, int block_size,
                       std::vector<int32_t>* selected);
 
+  size_t bytes() const;
+
  private:
   // Loads up to 64 rows into the tile; rows beyond `n` are zero.
   void LoadTile(const PagedRows& keys, std::span<const int32_t> positions, int dim);

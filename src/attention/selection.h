@@ -5,6 +5,7 @@
 // Objects are reused between queries and belong to one thread at a time.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -21,6 +22,8 @@ class TopK {
 
   // Appends the chosen positions in ascending order to `out`.
   void Finish(std::vector<int32_t>* out);
+
+  size_t bytes() const { return entries_.capacity() * sizeof(Entry); }
 
  private:
   struct Entry {
@@ -45,6 +48,8 @@ class CandidatePool {
   // Appends the kept blocks in ascending order to `out`. The block of the newest position pushed is
   // always kept.
   void Finish(std::vector<int32_t>* out);
+
+  size_t bytes() const { return blocks_.bytes(); }
 
  private:
   int block_size_ = 1;

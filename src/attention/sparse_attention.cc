@@ -66,6 +66,11 @@ void OnlineAttention::Finish(const float* sink, float* out) const {
   ActiveSoftmaxKernels().finish(o_.data(), m_.data(), l_.data(), sink, heads_, dim_, out);
 }
 
+size_t OnlineAttention::bytes() const {
+  return sizeof(float) * (rows_.capacity() + channels_.capacity() + penalty_.capacity() +
+                          s_.capacity() + o_.capacity() + m_.capacity() + l_.capacity());
+}
+
 void SparseAttention::Run(const AttentionQuery& query, float* out) {
   online_.Begin(query.q, query.heads, query.dim, 1.0f / std::sqrt(static_cast<float>(query.dim)));
   const int64_t window_columns = query.window_end - query.window_begin;

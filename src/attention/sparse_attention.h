@@ -32,6 +32,8 @@ class OnlineAttention {
   // out [heads][dim], bf16 values; sink [heads].
   void Finish(const float* sink, float* out) const;
 
+  size_t bytes() const;
+
  private:
   const float* q_ = nullptr;
   int heads_ = 0;
@@ -59,6 +61,8 @@ class SparseAttention {
  public:
   // out [heads][dim], bf16 values, not yet rotated back.
   void Run(const AttentionQuery& query, float* out);
+
+  size_t bytes() const { return online_.bytes(); }
 
  private:
   OnlineAttention online_;

@@ -48,8 +48,9 @@ EMBERKV_INLINE void ScoreHeads(const float* t, int dim, const float* q, const fl
     const F32x16 weight = Splat(w[h]);
 #pragma GCC unroll 4
     for (int j = 0; j < kVectors; ++j) {
-      const F32x16 d = Max(RoundBf16(acc[h][j]), F32x16{});
-      total[j] += RoundBf16(d * weight);
+      // Stored keys are finite, and queries of a row that is not were refused with its window row.
+      const F32x16 d = Max(RoundBf16Finite(acc[h][j]), F32x16{});
+      total[j] += RoundBf16Finite(d * weight);
     }
   }
 }

@@ -78,11 +78,14 @@ EMBERKV_INLINE F32x16 Max(F32x16 a, F32x16 b) { return Select(a > b, a, b); }
 EMBERKV_INLINE F32x16 Min(F32x16 a, F32x16 b) { return Select(a < b, a, b); }
 EMBERKV_INLINE F32x16 Abs(F32x16 a) { return (F32x16)((U32x16)a & 0x7fffffffu); }
 
-// Round to nearest even bf16, kept as fp32. Finite inputs and infinities; NaN is not preserved.
-EMBERKV_INLINE F32x16 RoundBf16(F32x16 v) {
+// Round to nearest even bf16, kept as fp32, for values known not to be NaN.
+EMBERKV_INLINE F32x16 RoundBf16Finite(F32x16 v) {
   const U32x16 u = AsBits(v);
   return AsFloat((u + (0x7fffu + ((u >> 16) & 1u))) & 0xffff0000u);
 }
+
+// The same for any value: NaN stays NaN (rounding its bits could make a zero of it).
+EMBERKV_INLINE F32x16 RoundBf16(F32x16 v) { return Select(v == v, RoundBf16Finite(v), v); }
 
 // Sum of the lanes in one fixed tree: (i, i+8), then (i, i+4), (i, i+2), (i, i+1).
 EMBERKV_INLINE float ReduceSum(F32x16 v) {

@@ -2,7 +2,10 @@
 // 0 done, 1 failed; 2 is a wrong command line.
 #include <CLI/CLI.hpp>
 
+#include "cli/eval_command.h"
+#include "cli/inspect_command.h"
 #include "cli/plan_command.h"
+#include "cli/run_command.h"
 
 int main(int argc, char** argv) {
   CLI::App app{"EmberKV: KV cache and inference for DeepSeek-V4.1-Flash-type models", "emberkv"};
@@ -10,6 +13,9 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   int exit_code = 0;
   emberkv::AddPlanCommand(app, &exit_code);
+  emberkv::AddRunCommand(app, &exit_code);
+  emberkv::AddEvalCommand(app, &exit_code);
+  emberkv::AddInspectCommand(app, &exit_code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <thread>
 #include <utility>
@@ -96,7 +97,7 @@ Result<std::unique_ptr<Engine>> Engine::Load(const EngineOptions& options,
   return std::unique_ptr<Engine>(new Engine(std::move(parts)));
 }
 
-Result<std::unique_ptr<Session>> Engine::OpenSession(const SessionOptions& options) {
+Result<std::unique_ptr<Session>> Engine::OpenSession(const SessionOptions& options) const {
   EMBERKV_ASSIGN_OR_RETURN(const int64_t max_context,
                            ContextOf(options.max_context, parts_->max_context));
   return std::unique_ptr<Session>(new Session(parts_, max_context));

@@ -44,7 +44,7 @@ class Engine {
                                               const std::function<void(double)>& progress = {});
   ~Engine();
 
-  Result<std::unique_ptr<Session>> OpenSession(const SessionOptions& options = {});
+  Result<std::unique_ptr<Session>> OpenSession(const SessionOptions& options = {}) const;
 
   const ModelConfig& config() const;
   const CacheLayout& layout() const;

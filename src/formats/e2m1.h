@@ -16,14 +16,9 @@ inline float E2m1ToFloat(uint8_t code) { return kE2m1Values[code & 15]; }
 // Nearest code, ties to the even code, saturating at 6; the sign of -0 is kept. Not for NaN.
 inline uint8_t FloatToE2m1(float x) {
   const float a = std::fabs(x);
-  uint8_t code = 7;
-  if (a <= 0.25f) code = 0;
-  else if (a < 0.75f) code = 1;
-  else if (a <= 1.25f) code = 2;
-  else if (a < 1.75f) code = 3;
-  else if (a <= 2.5f) code = 4;
-  else if (a < 3.5f) code = 5;
-  else if (a <= 5.0f) code = 6;
+  // The midpoints between neighbours that `a` is past; a tie stays at, or moves to, the even code.
+  const int code = (a > 0.25f) + (a >= 0.75f) + (a > 1.25f) + (a >= 1.75f) + (a > 2.5f) +
+                   (a >= 3.5f) + (a > 5.0f);
   return static_cast<uint8_t>(code | (std::signbit(x) ? 8 : 0));
 }
 

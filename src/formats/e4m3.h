@@ -1,5 +1,5 @@
-// e4m3fn (FP8): s eeee mmm, bias 7, subnormal step 2^-9, largest 448, no infinity, NaN 0x7f and 0xff.
-// Numerics 2. Pure functions.
+// e4m3fn (FP8): s eeee mmm, bias 7, subnormal step 2^-9, largest 448, no infinity, NaN 0x7f and
+// 0xff. Numerics 2. Pure functions.
 #pragma once
 
 #include <bit>
@@ -13,8 +13,7 @@ inline constexpr float kE4m3Max = 448.0f;
 inline float E4m3ToFloat(uint8_t code) {
   if ((code & 0x7f) == 0x7f) return std::bit_cast<float>(0x7fc00000u);
   // Exponent and mantissa moved into fp32 place are the value times 2^-120, subnormals included.
-  const float magnitude =
-      std::bit_cast<float>(static_cast<uint32_t>(code & 0x7f) << 20) * 0x1p120f;
+  const float magnitude = std::bit_cast<float>(static_cast<uint32_t>(code & 0x7f) << 20) * 0x1p120f;
   return (code & 0x80) != 0 ? -magnitude : magnitude;
 }
 

@@ -1,4 +1,5 @@
-// Element formats over all their codes, and every instruction set's row codec against the reference.
+// Element formats over all their codes, and the row codec of every instruction set against the
+// reference.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -55,16 +56,16 @@ struct Element {
 const Element kE2m1 = {E2m1ToFloat, FloatToE2m1, 8, 0x08};
 const Element kE4m3 = {E4m3ToFloat, FloatToE4m3, 127, 0x80};
 
-// Nearest code by trying all of them, in double, ties to the even code. Saturates first: far outside
-// the range all distances round to the same double.
+// Nearest code by trying all of them, in double, ties to the even code. Saturates first: far
+// outside the range all distances round to the same double.
 uint8_t NearestCode(const Element& element, float x) {
   const float max = element.decode(static_cast<uint8_t>(element.num_magnitudes - 1));
   const double magnitude = std::min(std::fabs(x), max);
   int best = 0;
   double best_distance = std::numeric_limits<double>::infinity();
   for (int code = 0; code < element.num_magnitudes; ++code) {
-    const double distance = std::fabs(
-        magnitude - static_cast<double>(element.decode(static_cast<uint8_t>(code))));
+    const double distance =
+        std::fabs(magnitude - static_cast<double>(element.decode(static_cast<uint8_t>(code))));
     if (distance < best_distance || (distance == best_distance && code % 2 == 0)) {
       best = code;
       best_distance = distance;
@@ -176,8 +177,8 @@ float ScaleOf(RowFormat format, uint8_t code) {
   return format == RowFormat::kGlobalKv ? E4m3ToFloat(code) : E8m0ToFloat(code);
 }
 
-// Fills the group with midpoints of neighbouring elements times the scale that `amax` leads to, some
-// moved by one place to either side.
+// Fills the group with midpoints of neighbouring elements times the scale that `amax` leads to,
+// some moved by one place to either side.
 void FillWithTies(RowFormat format, float amax, std::mt19937& rng, float* group) {
   const int size = ScaleGroup(format);
   Row probe(32, 0.0f);
@@ -211,9 +212,12 @@ constexpr uint32_t kBf16Bits = 0xffff0000u;
 
 // Group maxima at which a scale changes, a floor begins or a range ends.
 std::vector<float> EdgeMaxima(RowFormat format) {
-  std::vector<float> edges = {0.0f, std::numeric_limits<float>::denorm_min(), 0x1p-133f, 0x1p-126f,
-                              1e-4f, 6.0f * 0x1p-126f, 6.0f * 0x1p-9f, 6.0f * 448.0f,
-                              6.0f * 464.0f, Bf16ToFloat(0x7f7f), kFloatMax};
+  std::vector<float> edges = {0.0f, std::numeric_limits<float>::denorm_min(), 0x1p-133f, 0x1p-126f};
+  // The floors, the saturation of an e4m3 scale, the largest values.
+  for (float v : {1e-4f, 6.0f * 0x1p-126f, 6.0f * 0x1p-9f, 6.0f * 448.0f, 6.0f * 464.0f,
+                  Bf16ToFloat(0x7f7f), kFloatMax}) {
+    edges.push_back(v);
+  }
   const float full_scale = format == RowFormat::kWindowKv ? 448.0f : 6.0f;
   for (int exponent = -130; exponent <= 118; exponent += 4) {
     edges.push_back(std::ldexp(full_scale, exponent));

@@ -9,9 +9,12 @@ namespace {
 const RowKernels& Kernels() {
 #if defined(__x86_64__)
   switch (ActiveIsa()) {
-    case Isa::kAvx512: return avx512::kRowKernels;
-    case Isa::kAvx2: return avx2::kRowKernels;
-    case Isa::kPortable: break;
+    case Isa::kAvx512:
+      return avx512::kRowKernels;
+    case Isa::kAvx2:
+      return avx2::kRowKernels;
+    case Isa::kPortable:
+      break;
   }
 #endif
   return portable::kRowKernels;
@@ -23,9 +26,12 @@ int KernelIndex(RowFormat format) { return static_cast<int>(format) - 1; }
 
 const char* RowFormatName(RowFormat format) {
   switch (format) {
-    case RowFormat::kGlobalKv: return "global_kv";
-    case RowFormat::kIndexKey: return "index_key";
-    case RowFormat::kWindowKv: return "window_kv";
+    case RowFormat::kGlobalKv:
+      return "global_kv";
+    case RowFormat::kIndexKey:
+      return "index_key";
+    case RowFormat::kWindowKv:
+      return "window_kv";
   }
   return "unknown";
 }

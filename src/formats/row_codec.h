@@ -1,15 +1,16 @@
 // The three row formats of the cache, and the in-place rounding of activations that shares them.
 //
-//   kGlobalKv   e2m1 in groups of 16 with an e4m3 scale    n/2 + n/16 bytes   (288 for 512 channels)
-//   kIndexKey   e2m1 in groups of 32 with an e8m0 scale    n/2 + n/32 bytes   (68 for 128)
-//   kWindowKv   e4m3 in groups of 32 with an e8m0 scale    n + n/32 bytes     (528 for 512)
+//   kGlobalKv   e2m1 in groups of 16 with an e4m3 scale   n/2 + n/16 bytes   (288 for 512 channels)
+//   kIndexKey   e2m1 in groups of 32 with an e8m0 scale   n/2 + n/32 bytes   (68 for 128)
+//   kWindowKv   e4m3 in groups of 32 with an e8m0 scale   n + n/32 bytes     (528 for 512)
 //
 // A packed row is all its codes, then all its scales; for e2m1 the low nibble is the even channel.
 // Encoding follows numerics 3.2 (kWindowKv), 3.3 (kIndexKey) and 3.4 (kGlobalKv); decoding what was
-// encoded gives values that are exact in bf16. Functions are pure and allocate nothing; any thread may call them.
-// The work runs on ActiveIsa() (base/isa.h); row_codec_reference.h is the plain scalar twin. Every
-// instruction set gives the twin's bits for every finite fp32 input and all bytes of a row (which NaN
-// is not promised). Nothing needs to be aligned; no byte outside a row is read or written.
+// encoded gives values that are exact in bf16. Functions are pure and allocate nothing; any thread
+// may call them. The work runs on ActiveIsa() (base/isa.h); row_codec_reference.h is the plain
+// scalar twin. Every instruction set gives the twin's bits, for any finite fp32 input and any bytes
+// of a row (but which NaN is not promised). Nothing needs to be aligned; nothing outside a row is
+// touched.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +30,8 @@ int ScaleGroup(RowFormat format);
 size_t RowBytes(RowFormat format, int channels);
 
 // Packs `num_rows` rows of `channels` bf16 values held as fp32, `x_stride` floats apart, into rows
-// `row_stride` bytes apart. Returns false, with `rows` unspecified, if any value is NaN or infinite.
+// `row_stride` bytes apart. Returns false, with `rows` unspecified, if any value is NaN or
+// infinite.
 [[nodiscard]] bool EncodeRows(RowFormat format, const float* x, size_t x_stride, int num_rows,
                               int channels, uint8_t* rows, size_t row_stride);
 

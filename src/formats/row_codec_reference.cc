@@ -13,9 +13,12 @@ namespace {
 // The scale code of a group whose largest magnitude is `amax`.
 uint8_t ScaleCode(RowFormat format, float amax) {
   switch (format) {
-    case RowFormat::kGlobalKv: return FloatToE4m3(std::max(amax, 6.0f * 0x1p-9f) / 6.0f);
-    case RowFormat::kIndexKey: return CeilToE8m0(std::max(amax, 6.0f * 0x1p-126f) * (1.0f / 6.0f));
-    case RowFormat::kWindowKv: return CeilToE8m0(std::max(amax, 1e-4f) * (1.0f / 448.0f));
+    case RowFormat::kGlobalKv:
+      return FloatToE4m3(std::max(amax, 6.0f * 0x1p-9f) / 6.0f);
+    case RowFormat::kIndexKey:
+      return CeilToE8m0(std::max(amax, 6.0f * 0x1p-126f) * (1.0f / 6.0f));
+    case RowFormat::kWindowKv:
+      return CeilToE8m0(std::max(amax, 1e-4f) * (1.0f / 448.0f));
   }
   return 0;
 }

@@ -5,7 +5,6 @@
 // round the same real number; kGlobalKv divides truly; the product of a code and its scale is the
 // one multiplication that the reference does. Never contracted, hence `_strict`.
 #include "formats/row_kernels.h"
-
 #include "formats/row_lanes.h"
 
 namespace emberkv {
@@ -22,7 +21,7 @@ constexpr uint32_t PowerOfTwoBits(int exponent) {
 struct E4m3 {
   static constexpr int kCodeBits = 8;
   static constexpr int kMantissaBits = 3;
-  static constexpr int kMinExponent = -6;  // of a normal value
+  static constexpr int kMinExponent = -6;            // of a normal value
   static constexpr uint32_t kMaxBits = 0x43e00000u;  // 448
 };
 
@@ -38,9 +37,9 @@ struct Rounded {
   Words code;
 };
 
-// Nearest element to each magnitude (finite, not negative), ties to even, saturating. Adding a power
-// of two whose last place is the element's step at that magnitude rounds; the low bits of the sum
-// then count steps. Even counts are even codes.
+// Nearest element to each magnitude (finite, not negative), ties to even, saturating. Adding a
+// power of two whose last place is the element's step at that magnitude rounds; the low bits of the
+// sum then count steps. Even counts are even codes.
 template <class Element>
 EMBERKV_INLINE Rounded RoundMagnitude(Floats magnitude) {
   constexpr int kDroppedBits = 23 - Element::kMantissaBits;
@@ -281,14 +280,13 @@ void DecodeE2m1Row(const uint8_t* row, int channels, float* out) {
   }
 }
 
-// Non-zero in the lanes whose e8m0 scale is not ordinary, that is from 2^-126 to 2^7.
+// Non-zero in the lanes whose e8m0 scale is above 2^7 or NaN, and so not ordinary.
 EMBERKV_INLINE Words Unordinary(Floats scales) {
-  const Words bits = ToBits(scales);
-  return ((bits - PowerOfTwoBits(-126)) | (PowerOfTwoBits(7) - bits)) & 0x80000000u;
+  return (PowerOfTwoBits(7) - ToBits(scales)) & 0x80000000u;
 }
 
-// One block of e4m3 codes with ordinary scales and no NaN: LoadScaledE4m3's factor of 2^120 goes into
-// the scale.
+// One block of e4m3 codes with ordinary scales and no NaN: LoadScaledE4m3's factor of 2^120 goes
+// into the scale.
 EMBERKV_INLINE void DecodeOrdinaryBlock(const uint8_t* codes, Floats scales, int groups,
                                         float* out) {
   float folded[kWidth];

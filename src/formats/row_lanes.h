@@ -1,9 +1,9 @@
 // Vectors of one register for the row kernels: 16 lanes on AVX-512, 8 on AVX2, 4 elsewhere.
 //
 // base/simd.h gives every instruction set 16 lanes, which suits long sums of floats. Packing moves
-// between floats, their bits and bytes all the time, and g++ 12 sends a vector wider than a register
-// through memory at each such step. No result here depends on the width. For row_kernels_strict.cc
-// only; everything is forced inline, for the reason given in base/simd.h.
+// between floats, their bits and bytes all the time, and g++ 12 sends a vector wider than a
+// register through memory at each such step. No result here depends on the width. For
+// row_kernels_strict.cc only; everything is forced inline, for the reason given in base/simd.h.
 #pragma once
 
 #include <cstddef>
@@ -39,8 +39,8 @@ EMBERKV_INLINE Floats LoadFloats(const float* p) {
 }
 EMBERKV_INLINE void StoreFloats(Floats v, float* p) { std::memcpy(p, &v, sizeof v); }
 
-// The lanes as an array, whose elements are then spread over vectors one by one. A load does that for
-// nothing; without the barrier g++ uses shuffles instead, which decoding has no room for.
+// The lanes as an array, whose elements are then spread over vectors one by one. A load does that
+// for nothing; without the barrier g++ uses shuffles instead, which decoding has no room for.
 EMBERKV_INLINE void StoreLanes(Floats v, float (&lanes)[kWidth]) {
   StoreFloats(v, lanes);
   asm("" : "+m"(lanes));
@@ -91,8 +91,8 @@ EMBERKV_INLINE void StoreBytes(Words v, uint8_t* p) {
 #if defined(__AVX512F__)
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8((__m512i)v));
 #elif defined(__AVX2__)
-  const __m128i words = _mm_packus_epi32(_mm256_castsi256_si128((__m256i)v),
-                                         _mm256_extracti128_si256((__m256i)v, 1));
+  const __m128i words =
+      _mm_packus_epi32(_mm256_castsi256_si128((__m256i)v), _mm256_extracti128_si256((__m256i)v, 1));
   _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packus_epi16(words, words));
 #else
   for (int i = 0; i < kWidth; ++i) p[i] = static_cast<uint8_t>(v[i]);
@@ -105,8 +105,8 @@ EMBERKV_INLINE void StoreNibbles(Words v, uint8_t* p) {
   const __m512i pairs = _mm512_or_si512((__m512i)v, _mm512_srli_epi64((__m512i)v, 28));
   _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm512_cvtepi64_epi8(pairs));
 #elif defined(__AVX2__)
-  const __m128i codes = _mm_packus_epi32(_mm256_castsi256_si128((__m256i)v),
-                                         _mm256_extracti128_si256((__m256i)v, 1));
+  const __m128i codes =
+      _mm_packus_epi32(_mm256_castsi256_si128((__m256i)v), _mm256_extracti128_si256((__m256i)v, 1));
   const __m128i pairs = _mm_madd_epi16(codes, _mm_set1_epi32(0x00100001));
   const __m128i words = _mm_packus_epi32(pairs, pairs);
   const int32_t bytes = _mm_cvtsi128_si32(_mm_packus_epi16(words, words));
@@ -128,7 +128,8 @@ EMBERKV_INLINE Floats LoadScaledE4m3(const uint8_t* p) {
       (Words)_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
 #else
   const auto widened = [](uint8_t byte) { return static_cast<int32_t>(static_cast<int8_t>(byte)); };
-  const Words codes = (Words)SignedWords{widened(p[0]), widened(p[1]), widened(p[2]), widened(p[3])};
+  const Words codes =
+      (Words)SignedWords{widened(p[0]), widened(p[1]), widened(p[2]), widened(p[3])};
 #endif
   // The sign was extended: bit 31 after the shift is the code's bit 7, bits 30..27 are not wanted.
   return ToFloats((codes << 20) & 0x87f00000u);
@@ -137,8 +138,8 @@ EMBERKV_INLINE Floats LoadScaledE4m3(const uint8_t* p) {
 // kWidth packed e2m1 codes (kWidth / 2 bytes) as values.
 EMBERKV_INLINE Floats LoadE2m1(const uint8_t* p) {
 #if defined(__AVX512F__)
-  const __m512 values = _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f,
-                                       -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f);
+  const __m512 values = _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f,
+                                       -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f);
   const __m512i shifts =
       _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28);
   const __m512i halves = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);

@@ -80,11 +80,13 @@ TEST(ModelConfig, IgnoresFieldsThatDoNotChangeTheTextModel) {
 TEST(ModelConfig, DraftStagesAndEngramMayBeAbsent) {
   Json json = Released();
   Json& text = json["text_config"];
-  for (const auto& [name, value] : Released()["text_config"].items()) {
+  const Json released = Released();
+  for (const auto& [name, value] : released["text_config"].items()) {
     if (name.starts_with("dspark_") || name.starts_with("engram_")) text.erase(name);
   }
   text.erase("num_nextn_predict_layers");
   text["engram_layer_ids"] = Json::array();
+  ASSERT_FALSE(text.contains("engram_n_heads"));
   Result<ModelConfig> config = ParseModelConfig(json.dump());
   ASSERT_TRUE(config.ok()) << config.status().message();
   EXPECT_EQ(config->num_nextn_predict_layers, 0);

@@ -54,14 +54,11 @@ void PanelTile(const Kernels& kernels, const PackedMatrix& w, int panel, const f
     }
     kernels.panel.accumulate(block, depth, x + k0, x_stride, num_rows, sums);
   }
+  if (rounding == Rounding::kBf16) kernels.panel.round_bf16(sums, num_rows * kPanelRows);
   const int first = panel * kPanelRows;
   const int width = std::min(kPanelRows, w.rows() - first);
   for (int r = 0; r < num_rows; ++r) {
-    float* out = y + static_cast<size_t>(r) * y_stride + first;
-    for (int i = 0; i < width; ++i) {
-      const float sum = sums[r * kPanelRows + i];
-      out[i] = rounding == Rounding::kBf16 ? RoundToBf16(sum) : sum;
-    }
+    std::copy_n(sums + r * kPanelRows, width, y + static_cast<size_t>(r) * y_stride + first);
   }
 }
 

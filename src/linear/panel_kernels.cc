@@ -70,8 +70,12 @@ void Accumulate(const float* w, int depth, const float* x, size_t x_stride, int 
   AccumulateTile(w, depth, x, x_stride, num_rows, sums);
 }
 
+void RoundValues(float* values, int n) {
+  for (int i = 0; i < n; i += kLanes) Store(RoundBf16(Load(values + i)), values + i);
+}
+
 }  // namespace
 
-const PanelKernels kPanelKernels = {DecodeFp8, DecodeFp4, DecodeBf16, Accumulate};
+const PanelKernels kPanelKernels = {DecodeFp8, DecodeFp4, DecodeBf16, Accumulate, RoundValues};
 
 }  // namespace emberkv::EMBERKV_ISA

@@ -15,6 +15,8 @@ struct PanelKernels {
   // sums[r][32] += x[r][0..depth) . w[0..depth)[32], products exact in fp32.
   void (*accumulate)(const float* w, int depth, const float* x, size_t x_stride, int num_rows,
                      float* sums);
+  // values[0..n) rounded to bf16; n is a multiple of 16.
+  void (*round_bf16)(float* values, int n);
 };
 
 // The same product for fp32 weights, where fusing would change bits.

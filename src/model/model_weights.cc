@@ -2,10 +2,28 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 
 namespace emberkv {
 namespace {
+
+// Whether `n` little-endian values hold a NaN or an infinity.
+bool HasNonFinite(const uint8_t* bytes, int64_t n, int value_bytes) {
+  // The upper 16 bits of both bf16 and fp32 hold the whole exponent.
+  for (int64_t i = 0; i < n; ++i) {
+    const uint8_t* top = bytes + (i + 1) * value_bytes - 2;
+    const unsigned exponent = ((top[1] & 0x7fu) << 1) | (top[0] >> 7);
+    if (exponent == 0xff) return true;
+  }
+  return false;
+}
+
+int64_t NumValues(const std::vector<int64_t>& shape) {
+  int64_t n = 1;
+  for (int64_t size : shape) n *= size;
+  return n;
+}
 
 // Reads one checkpoint into packed form. Accessors return the first error through `status_`, so that a
 // layer can be listed as plain assignments and checked once.
@@ -16,14 +34,14 @@ class WeightReader {
   const Status& status() const { return status_; }
 
   PackedMatrix Fp8(const std::string& name) {
-    const Fp8Matrix m = Take(checkpoint_.Fp8(name));
+    const Fp8Matrix m = TakeFp8(name);
     return PackedMatrix::FromFp8(static_cast<int>(m.rows), static_cast<int>(m.cols), m.codes,
                                  m.scales);
   }
 
   // Row groups of an FP8 matrix, each [rows / groups, cols]; group boundaries lie on tile boundaries.
   std::vector<PackedMatrix> Fp8Groups(const std::string& name, int groups) {
-    const Fp8Matrix m = Take(checkpoint_.Fp8(name));
+    const Fp8Matrix m = TakeFp8(name);
     const int64_t rows = m.rows / groups;
     const int64_t tiles_per_row = (m.cols + 31) / 32;
     std::vector<PackedMatrix> out;
@@ -37,31 +55,52 @@ class WeightReader {
 
   PackedMatrix Fp4(const std::string& name) {
     const Fp4Matrix m = Take(checkpoint_.Fp4(name));
+    Check(std::find(m.scales, m.scales + m.rows * (m.cols / 32), 0xff) == m.scales + m.rows * (m.cols / 32),
+          name);
     return PackedMatrix::FromFp4(static_cast<int>(m.rows), static_cast<int>(m.cols), m.packed,
                                  m.scales);
   }
 
   PackedMatrix Bf16(const std::string& name) {
-    const Bf16Tensor t = Take(checkpoint_.Bf16(name));
+    const Bf16Tensor t = Bf16View(name);
     if (t.shape.size() != 2) return {};
     return PackedMatrix::FromBf16(static_cast<int>(t.shape[0]), static_cast<int>(t.shape[1]), t.bytes);
   }
 
   PackedMatrix F32(const std::string& name) {
-    const F32Tensor t = Take(checkpoint_.F32(name));
+    const F32Tensor t = F32View(name);
     if (t.shape.size() != 2) return {};
     return PackedMatrix::FromF32(static_cast<int>(t.shape[0]), static_cast<int>(t.shape[1]), t.bytes);
   }
 
-  Bf16Tensor Bf16View(const std::string& name) { return Take(checkpoint_.Bf16(name)); }
-  std::vector<float> Bf16Vector(const std::string& name) {
-    return Take(checkpoint_.Bf16(name)).ToFloats();
+  Bf16Tensor Bf16View(const std::string& name) {
+    const Bf16Tensor t = Take(checkpoint_.Bf16(name));
+    if (t.bytes != nullptr) Check(!HasNonFinite(t.bytes, NumValues(t.shape), 2), name);
+    return t;
   }
-  std::vector<float> F32Vector(const std::string& name) {
-    return Take(checkpoint_.F32(name)).ToFloats();
+  F32Tensor F32View(const std::string& name) {
+    const F32Tensor t = Take(checkpoint_.F32(name));
+    if (t.bytes != nullptr) Check(!HasNonFinite(t.bytes, NumValues(t.shape), 4), name);
+    return t;
   }
+  std::vector<float> Bf16Vector(const std::string& name) { return Bf16View(name).ToFloats(); }
+  std::vector<float> F32Vector(const std::string& name) { return F32View(name).ToFloats(); }
 
  private:
+  Fp8Matrix TakeFp8(const std::string& name) {
+    const Fp8Matrix m = Take(checkpoint_.Fp8(name));
+    const int64_t tiles = ((m.rows + 31) / 32) * ((m.cols + 31) / 32);
+    const bool nan_code = std::any_of(m.codes, m.codes + m.rows * m.cols,
+                                      [](uint8_t code) { return (code & 0x7f) == 0x7f; });
+    Check(!nan_code && std::find(m.scales, m.scales + tiles, 0xff) == m.scales + tiles, name);
+    return m;
+  }
+
+  void Check(bool finite, const std::string& name) {
+    if (finite || !status_.ok()) return;
+    status_ = DataLoss(fmt::format("tensor {} holds a NaN or an infinity; weights must be finite", name));
+  }
+
   template <typename T>
   T Take(Result<T> result) {
     if (result.ok()) return std::move(result).value();

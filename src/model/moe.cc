@@ -20,32 +20,6 @@ struct Assignment {
   float weight;
 };
 
-// w2(bf(weight * swiglu(w1 x, w3 x))) for `rows` quantized inputs in scratch expert_in, into expert_out.
-void RunExpert(const ExpertWeights& expert, const ModelConfig& config, const float* weights, int rows,
-               Step* step) {
-  Step::Scratch& s = step->scratch;
-  const size_t hidden = static_cast<size_t>(config.hidden_size);
-  const size_t inter = static_cast<size_t>(expert.w1.rows());
-  s.gate.resize(static_cast<size_t>(rows) * inter);
-  s.up.resize(s.gate.size());
-  s.hidden.resize(s.gate.size());
-  s.expert_out.resize(static_cast<size_t>(rows) * hidden);
-  Multiply(expert.w1, s.expert_in.data(), hidden, rows, s.gate.data(), inter, Rounding::kBf16,
-           *step->pool);
-  Multiply(expert.w3, s.expert_in.data(), hidden, rows, s.up.data(), inter, Rounding::kBf16,
-           *step->pool);
-  const RowMath& math = ActiveRowMath();
-  for (int r = 0; r < rows; ++r) {
-    const size_t at = static_cast<size_t>(r) * inter;
-    // The routing weight goes in before w2, inside the activation that is then quantized.
-    math.swiglu(s.gate.data() + at, s.up.data() + at, static_cast<float>(config.swiglu_limit),
-                weights == nullptr ? 1.0f : weights[r], static_cast<int>(inter), s.hidden.data() + at);
-  }
-  RoundRows(RowFormat::kWindowKv, s.hidden.data(), inter, rows, static_cast<int>(inter));
-  Multiply(expert.w2, s.hidden.data(), inter, rows, s.expert_out.data(), hidden, Rounding::kBf16,
-           *step->pool);
-}
-
 }  // namespace
 
 Route RouteRow(const float* logits, const std::vector<float>& bias, const ModelConfig& config) {
@@ -72,6 +46,31 @@ Route RouteRow(const float* logits, const std::vector<float>& bias, const ModelC
   const float scale = static_cast<float>(config.routed_scaling_factor);
   for (float& w : route.weights) w = w / (sum + 1e-20f) * scale;
   return route;
+}
+
+void RunExpert(const ExpertWeights& expert, const ModelConfig& config, const float* weights, int rows,
+               Step* step) {
+  Step::Scratch& s = step->scratch;
+  const size_t hidden = static_cast<size_t>(config.hidden_size);
+  const size_t inter = static_cast<size_t>(expert.w1.rows());
+  s.gate.resize(static_cast<size_t>(rows) * inter);
+  s.up.resize(s.gate.size());
+  s.hidden.resize(s.gate.size());
+  s.expert_out.resize(static_cast<size_t>(rows) * hidden);
+  Multiply(expert.w1, s.expert_in.data(), hidden, rows, s.gate.data(), inter, Rounding::kBf16,
+           *step->pool);
+  Multiply(expert.w3, s.expert_in.data(), hidden, rows, s.up.data(), inter, Rounding::kBf16,
+           *step->pool);
+  const RowMath& math = ActiveRowMath();
+  for (int r = 0; r < rows; ++r) {
+    const size_t at = static_cast<size_t>(r) * inter;
+    // The routing weight goes in before w2, inside the activation that is then quantized.
+    math.swiglu(s.gate.data() + at, s.up.data() + at, static_cast<float>(config.swiglu_limit),
+                weights == nullptr ? 1.0f : weights[r], static_cast<int>(inter), s.hidden.data() + at);
+  }
+  RoundRows(RowFormat::kWindowKv, s.hidden.data(), inter, rows, static_cast<int>(inter));
+  Multiply(expert.w2, s.hidden.data(), inter, rows, s.expert_out.data(), hidden, Rounding::kBf16,
+           *step->pool);
 }
 
 void RunMoe(const MoeWeights& weights, const ModelConfig& config, Step* step) {

@@ -16,6 +16,11 @@ struct Route {
 // logits [n_routed_experts] of one row.
 Route RouteRow(const float* logits, const std::vector<float>& bias, const ModelConfig& config);
 
+// scratch expert_out = w2(bf(weight * swiglu(w1 x, w3 x))) for `rows` quantized inputs in scratch
+// expert_in; weights [rows], or nullptr for 1 (the shared expert).
+void RunExpert(const ExpertWeights& expert, const ModelConfig& config, const float* weights, int rows,
+               Step* step);
+
 // scratch y = routed + shared experts of scratch x, for every active row.
 void RunMoe(const MoeWeights& weights, const ModelConfig& config, Step* step);
 

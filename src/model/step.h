@@ -59,6 +59,9 @@ struct Step {
 
   int num_rows() const { return static_cast<int>(rows.size()); }
 
+  // What the Step holds now: grows with the rows of a call and the threads, not with the context.
+  size_t bytes() const;
+
   // Scratch of the model's parts, by name.
   struct Scratch {
     std::vector<float> x, y, xq, mixes, post, comb, next_pre;
@@ -66,7 +69,7 @@ struct Step {
     std::vector<float> qr, q, o, z, kv, iq, index_weights;
     std::vector<uint8_t> window_rows;  // packed, [rows]
     std::vector<float> k, g, latent, key;
-    std::vector<float> router, expert_in, gate, up, hidden, expert_out, shared_out, sum;
+    std::vector<float> router, expert_in, gate, up, hidden, expert_out;
     std::vector<int64_t> engram_ids;
     std::vector<float> engram_rows, engram_kv;
     std::vector<IndexScanner> scanners;       // per thread

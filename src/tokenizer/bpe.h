@@ -1,8 +1,9 @@
 // Byte-pair merging: the bytes of one word become token ids.
 //
-// Starting from one token per byte, the adjacent pair whose merge stands first in the list is joined,
-// the leftmost first among equals, until no pair has a merge. Filled while a tokenizer loads, immutable
-// afterwards: any thread may encode. A word of n bytes takes O(n log n), whatever it repeats.
+// Starting from one token per byte, the adjacent pair whose merge stands first in the list is
+// joined, the leftmost first among equals, until no pair has a merge. Filled while a tokenizer
+// loads, immutable afterwards: any thread may encode. A word of n bytes takes O(n log n), whatever
+// it repeats.
 #pragma once
 
 #include <array>

@@ -21,7 +21,8 @@ std::vector<int32_t> Encoded(const Bpe& bpe, std::string_view word) {
   return ids;
 }
 
-// The definition: join the first pair in the list of merges, at its leftmost place, until none is left.
+// The definition: join the first pair in the list of merges, at its leftmost place, until none is
+// left.
 std::vector<int32_t> Defined(const std::vector<BpeMerge>& merges, std::string_view word) {
   std::vector<int32_t> ids;
   for (const char c : word) ids.push_back(static_cast<uint8_t>(c));

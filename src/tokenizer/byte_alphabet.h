@@ -1,5 +1,6 @@
-// The byte-level alphabet of GPT-2: one printable character stands for each of the 256 bytes, so that
-// a vocabulary of text can name arbitrary bytes (a space is written "Ġ"). Free functions, any thread.
+// The byte-level alphabet of GPT-2: one printable character stands for each of the 256 bytes, so
+// that a vocabulary of text can name arbitrary bytes (a space is written "Ġ"). Free functions, any
+// thread.
 #pragma once
 
 #include <cstdint>

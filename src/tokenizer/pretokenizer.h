@@ -1,5 +1,5 @@
-// Cuts text into the words that are byte-pair encoded one by one: a sequence of Split steps, then the
-// ByteLevel step, as in the `pre_tokenizer` of a tokenizer.json.
+// Cuts text into the words that are byte-pair encoded one by one: a sequence of Split steps, then
+// the ByteLevel step, as in the `pre_tokenizer` of a tokenizer.json.
 //
 // Each step sees each piece of the step before it as a text of its own (a lookahead ends with the
 // piece). Filled while a tokenizer loads, immutable afterwards: any thread may split, each with a
@@ -26,8 +26,8 @@ class PreTokenizer {
  public:
   void AddStep(SplitStep step) { steps_.push_back(std::move(step)); }
 
-  // ByteLevel's `add_prefix_space`: every piece of the steps so far that does not begin with a space
-  // gets one. Steps added later see the pieces with that space.
+  // ByteLevel's `add_prefix_space`: every piece of the steps so far that does not begin with a
+  // space gets one. Steps added later see the pieces with that space.
   void AddPrefixSpaces() { prefix_space_before_ = steps_.size(); }
 
   // The words of `text` (well-formed UTF-8) in order; views into `text` or into `storage`.

@@ -77,9 +77,10 @@ TEST(SplitRegex, AnchorsMatchAtEveryLine) {
 
 TEST(SplitRegex, RefusesWhatTheEnginesReadDifferently) {
   for (const char* pattern :
-       {R"(\w+)", R"(\h)", R"(\bx)", R"([\w])", R"([\S])", "[a&&b]", "[[:alpha:]]", "[]a]", R"(\p{Han})",
-        R"(\p{Xan})", R"(\pL)", "(?m:a)", "(?i)a", "(?<n>a)", "(*UTF)a", "a{2}+", "a{2}?", "a{,3}", "{",
-        R"(\Ka)", R"(\1)", R"(\x41)", R"(\Qa\E)"}) {
+       {R"(\w+)",      R"(\h)",   R"(\bx)",     R"([\w])",    R"([\S])", "[a&&b]",
+        "[[:alpha:]]", "[]a]",    R"(\p{Han})", R"(\p{Xan})", R"(\pL)",  "(?m:a)",
+        "(?i)a",       "(?<n>a)", "(*UTF)a",    "a{2}+",      "a{2}?",   "a{,3}",
+        "{",           R"(\Ka)",  R"(\1)",      R"(\x41)",    R"(\Qa\E)"}) {
     const Result<SplitRegex> regex = SplitRegex::Compile(pattern);
     ASSERT_FALSE(regex.ok()) << pattern;
     EXPECT_THAT(regex.status().message(), HasSubstr("not supported")) << pattern;
@@ -87,8 +88,10 @@ TEST(SplitRegex, RefusesWhatTheEnginesReadDifferently) {
 }
 
 TEST(SplitRegex, RefusesBrokenPatterns) {
-  for (const char* pattern : {"(", "a)", "[a", "*", R"(\)", "[b-a]", R"(\p{Lx})", "\xFF", "(?<=a+)b"}) {
-    EXPECT_EQ(SplitRegex::Compile(pattern).status().code(), StatusCode::kInvalidArgument) << pattern;
+  for (const char* pattern :
+       {"(", "a)", "[a", "*", R"(\)", "[b-a]", R"(\p{Lx})", "\xFF", "(?<=a+)b"}) {
+    EXPECT_EQ(SplitRegex::Compile(pattern).status().code(), StatusCode::kInvalidArgument)
+        << pattern;
   }
   EXPECT_THAT(SplitRegex::Compile(std::string(70000, 'a')).status().message(), HasSubstr("70000"));
 }

@@ -1,4 +1,5 @@
-// A tokenizer.json small enough to change by hand in a test: the 256 bytes as ids 0-255, three merges.
+// A tokenizer.json small enough to change by hand in a test: the 256 bytes as ids 0-255, three
+// merges.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
-// A regular expression of a pre-tokenizer, with the meaning that Hugging Face `tokenizers` gives it.
+// A regular expression of a pre-tokenizer, as Hugging Face `tokenizers` understands it.
 //
-// There the engine is Oniguruma, here it is PCRE2 (UTF, UCP, JIT where the system allows it). The two
-// agree on what tokenizers use. A pattern with anything on which they may differ (\w, \h, script names,
-// nested classes, inline modes...) is refused rather than read differently.
+// There the engine is Oniguruma, here it is PCRE2 (UTF, UCP, JIT where the system allows it). The
+// two agree on what tokenizers use. A pattern with anything on which they may differ (\w, \h,
+// script names, nested classes, inline modes...) is refused rather than read differently.
 //
 // A compiled SplitRegex is immutable: any thread may search, each with a RegexScratch of its own.
 #pragma once

@@ -24,8 +24,8 @@ constexpr uint64_t kMaxFileBytes = uint64_t{1} << 28;
 // them, those of the text too, into a space.
 constexpr UChar32 kSentinel = 0xE000;
 
-// The normalisers that made the published maps (Hugging Face `tokenizers`) know Unicode 9.0: to NFKC,
-// NFD and StripAccents a younger character is not assigned and passes unchanged.
+// The normalisers that made the published maps (Hugging Face `tokenizers`) know Unicode 9.0: to
+// NFKC, NFD and StripAccents a younger character is not assigned and passes unchanged.
 class Unicode9 {
  public:
   static Result<const Unicode9*> Instance() {
@@ -40,11 +40,13 @@ class Unicode9 {
     icu::UnicodeString composed, out;
     nfkc_->normalize(text, composed, error);
     nfd_->normalize(composed, out, error);
-    if (U_FAILURE(error)) return Internal(fmt::format("ICU cannot normalise: {}", u_errorName(error)));
+    if (U_FAILURE(error))
+      return Internal(fmt::format("ICU cannot normalise: {}", u_errorName(error)));
     return out;
   }
 
-  // StripAccents drops all of general category M: Mn, Mc and Me. Three characters changed sides since.
+  // StripAccents drops all of general category M: Mn, Mc and Me. Three characters changed sides
+  // since.
   bool IsMark(UChar32 c) const {
     if (c == 0x1CF2 || c == 0x1CF3) return true;
     if (c == 0x111C9) return false;
@@ -76,10 +78,9 @@ bool IsFoldedSpace(UChar32 c) { return c == ' ' || c == '\t' || c == '\r' || c =
 
 Result<std::string> NormalizeForEngram(std::string_view text) {
   EMBERKV_ASSIGN_OR_RETURN(const Unicode9* unicode, Unicode9::Instance());
-  EMBERKV_ASSIGN_OR_RETURN(
-      const icu::UnicodeString decomposed,
-      unicode->Decompose(icu::UnicodeString::fromUTF8(
-          icu::StringPiece(text.data(), static_cast<int32_t>(text.size())))));
+  EMBERKV_ASSIGN_OR_RETURN(const icu::UnicodeString decomposed,
+                           unicode->Decompose(icu::UnicodeString::fromUTF8(
+                               icu::StringPiece(text.data(), static_cast<int32_t>(text.size())))));
   std::u32string folded;
   for (int32_t i = 0; i < decomposed.length(); i = decomposed.moveIndex32(i, 1)) {
     const UChar32 c = decomposed.char32At(i);
@@ -105,8 +106,9 @@ Result<TokenMap> TokenMap::FromIds(std::vector<int32_t> ids) {
   std::vector<bool> is_used(ids.size());
   for (size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] < 0 || ids[i] >= max_ids) {
-      return InvalidArgument(fmt::format("token {} has the compressed id {}; {} tokens allow 0 to {}",
-                                         i, ids[i], max_ids, max_ids - 1));
+      return InvalidArgument(
+          fmt::format("token {} has the compressed id {}; {} tokens allow 0 to {}", i, ids[i],
+                      max_ids, max_ids - 1));
     }
     is_used[static_cast<size_t>(ids[i])] = true;
   }
@@ -163,7 +165,8 @@ Result<TokenMap> TokenMapFor(const std::string& model_dir, const Tokenizer* toke
   std::error_code ignored;
   const bool has_sidecar = std::filesystem::exists(sidecar, ignored);
   if (!has_sidecar && tokenizer == nullptr) {
-    return NotFound(fmt::format("{} does not exist and there is no tokenizer to derive it from", sidecar));
+    return NotFound(
+        fmt::format("{} does not exist and there is no tokenizer to derive it from", sidecar));
   }
   EMBERKV_ASSIGN_OR_RETURN(TokenMap map,
                            has_sidecar ? LoadTokenMap(sidecar) : DeriveTokenMap(*tokenizer));
@@ -174,8 +177,8 @@ Result<TokenMap> TokenMapFor(const std::string& model_dir, const Tokenizer* toke
                                        source, size, vocab_size));
   }
   if (tokenizer != nullptr && size < tokenizer->vocab_size()) {
-    return InvalidArgument(fmt::format("{} has {} tokens, the tokenizer {}", source, size,
-                                       tokenizer->vocab_size()));
+    return InvalidArgument(
+        fmt::format("{} has {} tokens, the tokenizer {}", source, size, tokenizer->vocab_size()));
   }
   if (map.num_compressed() != expected_count) {
     return InvalidArgument(

@@ -92,11 +92,13 @@ TEST(TokenMap, RefusesBrokenFiles) {
   EXPECT_THAT(message("[0, 1"), HasSubstr("must be a JSON list"));
   EXPECT_THAT(message("{}"), HasSubstr("must be a JSON list"));
   EXPECT_THAT(message("[]"), HasSubstr("empty"));
-  EXPECT_THAT(message("[0, \"1\"]"), HasSubstr("token 1 has no compressed id but a value of type string"));
+  EXPECT_THAT(message("[0, \"1\"]"),
+              HasSubstr("token 1 has no compressed id but a value of type string"));
   EXPECT_THAT(message("[0, 1.5]"), HasSubstr("token 1"));
   EXPECT_THAT(message("[0, -1]"), HasSubstr("token 1"));
   EXPECT_THAT(message("[0, 99999999999]"), HasSubstr("token 1"));
-  EXPECT_THAT(message("[0, 5]"), HasSubstr("token 1 has the compressed id 5; 2 tokens allow 0 to 1"));
+  EXPECT_THAT(message("[0, 5]"),
+              HasSubstr("token 1 has the compressed id 5; 2 tokens allow 0 to 1"));
   EXPECT_THAT(message("[0, 2, 0]"), HasSubstr("no token has the compressed id 1"));
   EXPECT_EQ(LoadTokenMap(folder.path() + "/none.json").status().code(), StatusCode::kNotFound);
 }
@@ -126,13 +128,15 @@ TEST(TokenMap, ForAModelRefusesOtherSizesWithTheNumbers) {
   };
   EXPECT_THAT(message(&tokenizer, 2560, 2431),
               HasSubstr("2430 distinct ids, but engram_compressed_vocab_size is 2431"));
-  EXPECT_THAT(message(&tokenizer, 2559, 2430), HasSubstr("2560 tokens, more than the model's vocab_size of 2559"));
+  EXPECT_THAT(message(&tokenizer, 2559, 2430),
+              HasSubstr("2560 tokens, more than the model's vocab_size of 2559"));
   folder.Write("[0, 1, 0]");
   EXPECT_THAT(message(&tokenizer, 2560, 2), HasSubstr("3 tokens, the tokenizer 2560"));
 }
 
 TEST(TokenMap, GoldenModelsHaveTheCountOfTheirConfig) {
-  for (const auto& [name, vocab_size, count] : {std::tuple{"tiny-random", 512, 341}, {"tiny-wide", 640, 466}}) {
+  for (const auto& [name, vocab_size, count] :
+       {std::tuple{"tiny-random", 512, 341}, {"tiny-wide", 640, 466}}) {
     const std::string folder = std::string(EMBERKV_TEST_DATA "/golden/") + name;
     const Result<TokenMap> map = TokenMapFor(folder, nullptr, vocab_size, count);
     EXPECT_TRUE(map.ok()) << map.status().ToString();

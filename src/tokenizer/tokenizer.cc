@@ -68,8 +68,8 @@ Result<std::vector<int32_t>> Tokenizer::Encode(std::string_view text) const {
     text = repaired;
   }
   if (text.size() >= INT32_MAX) {
-    return InvalidArgument(fmt::format("the text has {} bytes, fewer than {} can be encoded at once",
-                                       text.size(), INT32_MAX));
+    return InvalidArgument(fmt::format(
+        "the text has {} bytes, fewer than {} can be encoded at once", text.size(), INT32_MAX));
   }
   std::vector<int32_t> ids;
   EncodeScratch scratch;

@@ -1,8 +1,9 @@
 // The byte-level BPE tokenizer of a Hugging Face tokenizer.json: text to token ids and back.
 //
-// Encode gives the ids that the `tokenizers` package gives (without a post-processor's extra tokens).
-// A file with a setting that is not implemented here is refused, with the field and its value.
-// A Tokenizer is an immutable value, cheap to copy (copies share the tables): any thread may use it.
+// Encode gives the ids that the `tokenizers` package gives (without a post-processor's extra
+// tokens). A file with a setting that is not implemented here is refused, with the field and its
+// value. A Tokenizer is an immutable value, cheap to copy (copies share the tables): any thread may
+// use it.
 #pragma once
 
 #include <cstdint>
@@ -25,12 +26,14 @@ class Tokenizer {
   static Result<Tokenizer> Load(const std::string& path);
   static Result<Tokenizer> Parse(std::string_view json);
 
-  // Added tokens, special ones too, are recognised inside the text. Ill-formed UTF-8 is encoded as the
-  // text with U+FFFD in its place (tokenizer/utf8.h), like Python's bytes.decode(errors="replace").
-  // Fails for 2 GiB of text or more, and when a pre-tokenizer pattern gives up.
+  // Added tokens, special ones too, are recognised inside the text. Ill-formed UTF-8 is encoded as
+  // the text with U+FFFD in its place (tokenizer/utf8.h), like Python's
+  // bytes.decode(errors="replace"). Fails for 2 GiB of text or more, and when a pre-tokenizer
+  // pattern gives up.
   Result<std::vector<int32_t>> Encode(std::string_view text) const;
 
-  // Well-formed UTF-8: bytes that spell no character become U+FFFD. Ids without a token add nothing.
+  // Well-formed UTF-8: bytes that spell no character become U+FFFD. Ids without a token add
+  // nothing.
   std::string Decode(std::span<const int32_t> ids, bool skip_special = false) const;
 
   // Ids are 0 ... vocab_size() - 1, added tokens included. A model's vocab_size may be larger.

@@ -34,7 +34,8 @@ Status Refuse(const std::string& field, const Json& value, const std::string& ru
 class Node {
  public:
   static Result<Node> Of(const Json& value, std::string path) {
-    if (!value.is_object()) return Refuse(path.empty() ? "the file" : path, value, "it must be an object");
+    if (!value.is_object())
+      return Refuse(path.empty() ? "the file" : path, value, "it must be an object");
     return Node(value, std::move(path));
   }
 
@@ -92,7 +93,8 @@ class Node {
 
 std::string Indexed(const std::string& path, size_t i) { return fmt::format("{}[{}]", path, i); }
 
-// ---- vocabulary and added tokens -----------------------------------------------------------------
+// ---- vocabulary and added tokens
+// -----------------------------------------------------------------
 
 // Tokens by id while they arrive in any order.
 class TokenList {
@@ -126,8 +128,9 @@ class TokenList {
   Status CheckNoGaps() const {
     const auto gap = std::find(is_used_.begin(), is_used_.end(), false);
     if (gap == is_used_.end()) return Status::Ok();
-    return InvalidArgument(fmt::format("no token of model.vocab or added_tokens has the id {}; ids go up to {}",
-                                       gap - is_used_.begin(), is_used_.size() - 1));
+    return InvalidArgument(
+        fmt::format("no token of model.vocab or added_tokens has the id {}; ids go up to {}",
+                    gap - is_used_.begin(), is_used_.size() - 1));
   }
 
   std::vector<Token>& tokens() { return tokens_; }
@@ -175,7 +178,8 @@ Result<AddedLists> ReadAddedTokens(const Json& list, TokenList* tokens) {
   return added;
 }
 
-// ---- pre-tokenizer -------------------------------------------------------------------------------
+// ---- pre-tokenizer
+// -------------------------------------------------------------------------------
 
 Result<SplitStep> ReadSplit(const Node& node) {
   EMBERKV_RETURN_IF_ERROR(node.CheckKeys({"type", "pattern", "behavior", "invert"}));
@@ -191,14 +195,16 @@ Result<SplitStep> ReadSplit(const Node& node) {
   if (behavior == "Removed") {
     (is_inverted ? step.keeps_rest : step.keeps_matches) = false;
   } else if (behavior != "Isolated") {
-    return Refuse(node.Place("behavior"), behavior, "only \"Isolated\" and \"Removed\" are supported");
+    return Refuse(node.Place("behavior"), behavior,
+                  "only \"Isolated\" and \"Removed\" are supported");
   }
   return step;
 }
 
 Status ReadByteLevel(const Node& node, PreTokenizer* pretokenizer) {
   // trim_offsets concerns offsets only, which are not computed here.
-  EMBERKV_RETURN_IF_ERROR(node.CheckKeys({"type", "add_prefix_space", "trim_offsets", "use_regex"}));
+  EMBERKV_RETURN_IF_ERROR(
+      node.CheckKeys({"type", "add_prefix_space", "trim_offsets", "use_regex"}));
   EMBERKV_ASSIGN_OR_RETURN(const bool add_prefix_space, node.Bool("add_prefix_space", true));
   EMBERKV_ASSIGN_OR_RETURN(const bool use_regex, node.Bool("use_regex", true));
   if (add_prefix_space) pretokenizer->AddPrefixSpaces();
@@ -213,7 +219,8 @@ Result<PreTokenizer> ReadPreTokenizer(const Json& value) {
   EMBERKV_ASSIGN_OR_RETURN(const Node node, Node::Of(value, "pre_tokenizer"));
   if (node["type"] != "Sequence") {
     if (node["type"] != "ByteLevel") {
-      return Refuse(node.Place("type"), node["type"], "\"Sequence\" and \"ByteLevel\" are supported here");
+      return Refuse(node.Place("type"), node["type"],
+                    "\"Sequence\" and \"ByteLevel\" are supported here");
     }
     EMBERKV_RETURN_IF_ERROR(ReadByteLevel(node, &pretokenizer));
     return pretokenizer;
@@ -237,7 +244,8 @@ Result<PreTokenizer> ReadPreTokenizer(const Json& value) {
   return pretokenizer;
 }
 
-// ---- model ---------------------------------------------------------------------------------------
+// ---- model
+// ---------------------------------------------------------------------------------------
 
 using Vocab = std::unordered_map<std::string, int32_t>;
 
@@ -260,7 +268,8 @@ Result<BpeMerge> ReadMerge(const std::string& field, const Json& merge, const Vo
       left = text.substr(0, space);
       right = text.substr(space + 1);
     }
-  } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
+  } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() &&
+             merge[1].is_string()) {
     is_pair = true;
     left = merge[0].get<std::string>();
     right = merge[1].get<std::string>();
@@ -291,15 +300,17 @@ Result<std::array<int32_t, 256>> ByteIds(const Vocab& vocab) {
 // `vocab` holds the tokens of model.vocab only, without those of added_tokens.
 Result<Bpe> ReadModel(const Node& model, const Vocab& vocab) {
   EMBERKV_RETURN_IF_ERROR(model.CheckKeys(
-      {"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
-       "byte_fallback", "ignore_merges", "vocab", "merges"}));
+      {"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix",
+       "fuse_unk", "byte_fallback", "ignore_merges", "vocab", "merges"}));
   EMBERKV_RETURN_IF_ERROR(model.RequireType("BPE"));
   EMBERKV_RETURN_IF_ERROR(model.RequireUnset("dropout", {0}));
   EMBERKV_RETURN_IF_ERROR(model.RequireUnset("continuing_subword_prefix", {""}));
   EMBERKV_RETURN_IF_ERROR(model.RequireUnset("end_of_word_suffix", {""}));
-  // All 256 bytes are tokens, so that nothing is ever unknown or falls back: these three say nothing.
+  // All 256 bytes are tokens, so that nothing is ever unknown or falls back: these three say
+  // nothing.
   const Json& unk = model["unk_token"];
-  if (!unk.is_null() && !unk.is_string()) return Refuse("model.unk_token", unk, "it must be a text");
+  if (!unk.is_null() && !unk.is_string())
+    return Refuse("model.unk_token", unk, "it must be a text");
   EMBERKV_RETURN_IF_ERROR(model.Bool("fuse_unk", false).status());
   EMBERKV_RETURN_IF_ERROR(model.Bool("byte_fallback", false).status());
   EMBERKV_ASSIGN_OR_RETURN(const bool ignore_merges, model.Bool("ignore_merges", false));
@@ -318,19 +329,21 @@ Result<Bpe> ReadModel(const Node& model, const Vocab& vocab) {
   if (ignore_merges) {
     std::unordered_map<std::string, int32_t> words;
     for (const auto& [text, id] : vocab) {
-      if (std::optional<std::string> bytes = SpelledBytes(text)) words.emplace(*std::move(bytes), id);
+      if (std::optional<std::string> bytes = SpelledBytes(text))
+        words.emplace(*std::move(bytes), id);
     }
     bpe.SetWholeWords(std::move(words));
   }
   return bpe;
 }
 
-// ---- the rest of the file ------------------------------------------------------------------------
+// ---- the rest of the file
+// ------------------------------------------------------------------------
 
 Status CheckTopLevel(const Node& file) {
-  EMBERKV_RETURN_IF_ERROR(file.CheckKeys({"version", "truncation", "padding", "added_tokens",
-                                          "normalizer", "pre_tokenizer", "post_processor", "decoder",
-                                          "model"}));
+  EMBERKV_RETURN_IF_ERROR(
+      file.CheckKeys({"version", "truncation", "padding", "added_tokens", "normalizer",
+                      "pre_tokenizer", "post_processor", "decoder", "model"}));
   EMBERKV_RETURN_IF_ERROR(file.RequireUnset("version", {"1.0"}));
   EMBERKV_RETURN_IF_ERROR(file.RequireUnset("truncation"));
   EMBERKV_RETURN_IF_ERROR(file.RequireUnset("padding"));
@@ -373,9 +386,9 @@ Result<std::shared_ptr<const TokenizerTables>> ReadFile(const Json& json) {
   EMBERKV_ASSIGN_OR_RETURN(AddedLists added, ReadAddedTokens(added_list, &tokens));
   EMBERKV_RETURN_IF_ERROR(tokens.CheckNoGaps());
   EMBERKV_ASSIGN_OR_RETURN(PreTokenizer pretokenizer, ReadPreTokenizer(file["pre_tokenizer"]));
-  return std::make_shared<const TokenizerTables>(TokenizerTables{
-      std::move(tokens.tokens()), std::move(tokens.id_of()), std::move(added.first),
-      std::move(added.second), std::move(pretokenizer), std::move(bpe)});
+  return std::make_shared<const TokenizerTables>(
+      TokenizerTables{std::move(tokens.tokens()), std::move(tokens.id_of()), std::move(added.first),
+                      std::move(added.second), std::move(pretokenizer), std::move(bpe)});
 }
 
 }  // namespace

@@ -81,8 +81,10 @@ const BadValue kBadValues[] = {
     // settings of the model
     {"/model/type", "\"WordPiece\"", "model.type is \"WordPiece\"", "\"BPE\""},
     {"/model/dropout", "0.1", "model.dropout is 0.1", "not supported"},
-    {"/model/continuing_subword_prefix", "\"##\"", "model.continuing_subword_prefix is \"##\"", "not supported"},
-    {"/model/end_of_word_suffix", "\"</w>\"", "model.end_of_word_suffix is \"</w>\"", "not supported"},
+    {"/model/continuing_subword_prefix", "\"##\"", "model.continuing_subword_prefix is \"##\"",
+     "not supported"},
+    {"/model/end_of_word_suffix", "\"</w>\"", "model.end_of_word_suffix is \"</w>\"",
+     "not supported"},
     {"/model/ignore_merges", "\"yes\"", "model.ignore_merges is \"yes\"", "true or false"},
     {"/model/byte_fallback", "1", "model.byte_fallback is 1", "true or false"},
     {"/model/unk_token", "1", "model.unk_token is 1", "text"},
@@ -100,23 +102,28 @@ const BadValue kBadValues[] = {
     {"/pre_tokenizer", "null", "pre_tokenizer is null", "object"},
     {"/pre_tokenizer/type", "\"Whitespace\"", "pre_tokenizer.type is \"Whitespace\"", "supported"},
     {kSteps, "[]", "pre_tokenizer.pretokenizers is []", "list of steps"},
-    {"/pre_tokenizer/pretokenizers/0/type", "\"Digits\"", "pretokenizers[0].type is \"Digits\"", "\"Split\""},
-    {"/pre_tokenizer/pretokenizers/1/type", "\"Split\"", "pretokenizers[1].type is \"Split\"", "\"ByteLevel\""},
-    {"/pre_tokenizer/pretokenizers/1/use_regex", "0", "pretokenizers[1].use_regex is 0", "true or false"},
+    {"/pre_tokenizer/pretokenizers/0/type", "\"Digits\"", "pretokenizers[0].type is \"Digits\"",
+     "\"Split\""},
+    {"/pre_tokenizer/pretokenizers/1/type", "\"Split\"", "pretokenizers[1].type is \"Split\"",
+     "\"ByteLevel\""},
+    {"/pre_tokenizer/pretokenizers/1/use_regex", "0", "pretokenizers[1].use_regex is 0",
+     "true or false"},
     {"/pre_tokenizer/pretokenizers/0/behavior", "\"MergedWithNext\"", "pretokenizers[0].behavior",
      "\"MergedWithNext\""},
-    {"/pre_tokenizer/pretokenizers/0/pattern/Regex", "\"(\"", "pretokenizers[0].pattern.Regex is \"(\"",
-     "parenthesis"},
-    {"/pre_tokenizer/pretokenizers/0/pattern/Regex", "\"\\\\w\"", "pretokenizers[0].pattern.Regex is",
-     "\\w\" is not supported"},
-    {"/pre_tokenizer/pretokenizers/0/pattern", "{\"String\": \" \"}", "pattern.String is \" \"", "not known"},
+    {"/pre_tokenizer/pretokenizers/0/pattern/Regex", "\"(\"",
+     "pretokenizers[0].pattern.Regex is \"(\"", "parenthesis"},
+    {"/pre_tokenizer/pretokenizers/0/pattern/Regex", "\"\\\\w\"",
+     "pretokenizers[0].pattern.Regex is", "\\w\" is not supported"},
+    {"/pre_tokenizer/pretokenizers/0/pattern", "{\"String\": \" \"}", "pattern.String is \" \"",
+     "not known"},
     // the rest
     {"/version", "\"2.0\"", "version is \"2.0\"", "not supported"},
     {"/truncation", "{\"max_length\": 5}", "truncation is an object", "not supported"},
     {"/padding", "true", "padding is true", "not supported"},
     {"/normalizer", "{\"type\": \"NFC\"}", "normalizer.type is \"NFC\"", "\"Sequence\""},
     {"/normalizer/normalizers", "[1]", "normalizer.normalizers is [1]", "not supported"},
-    {"/post_processor", "{\"type\": \"TemplateProcessing\"}", "post_processor.type", "\"TemplateProcessing\""},
+    {"/post_processor", "{\"type\": \"TemplateProcessing\"}", "post_processor.type",
+     "\"TemplateProcessing\""},
     {"/decoder", "null", "decoder is null", "object"},
     {"/decoder/type", "\"Metaspace\"", "decoder.type is \"Metaspace\"", "\"ByteLevel\""},
     {"/surprise", "[]", "surprise is []", "not known"},
@@ -137,12 +144,14 @@ TEST(TokenizerJson, RefusesAGapInTheIds) {
 TEST(TokenizerJson, RefusesAnAddedTokenGivenTwice) {
   nlohmann::json json = SmallTokenizerJson();
   json["added_tokens"].push_back(json["added_tokens"][0]);
-  EXPECT_THAT(MessageOf(json.dump()), HasSubstr("added_tokens[1].content is \"<end>\"; added_tokens[0]"));
+  EXPECT_THAT(MessageOf(json.dump()),
+              HasSubstr("added_tokens[1].content is \"<end>\"; added_tokens[0]"));
 }
 
 TEST(TokenizerJson, AbsentSettingsHaveTheirDefaults) {
   nlohmann::json json = SmallTokenizerJson();
-  for (const char* key : {"version", "truncation", "padding", "normalizer", "post_processor"}) json.erase(key);
+  for (const char* key : {"version", "truncation", "padding", "normalizer", "post_processor"})
+    json.erase(key);
   for (const char* key : {"dropout", "unk_token", "fuse_unk", "byte_fallback", "ignore_merges"}) {
     json["model"].erase(key);
   }

@@ -95,7 +95,8 @@ TEST(Tokenizer, KnowsItsTokens) {
 
 TEST(Tokenizer, ReturnsTheTextItWasGiven) {
   const Tokenizer tokenizer = EmberTiny();
-  const std::string text = "The code for amber falcon is 482 913.\n\nGrüße, 世界 👩‍💻 \t<think>";
+  const std::string text =
+      "The code for amber falcon is 482 913.\n\nGrüße, 世界 👩‍💻 \t<think>";
   EXPECT_EQ(tokenizer.Decode(*tokenizer.Encode(text)), text);
 }
 

@@ -16,7 +16,7 @@ inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
 struct Utf8Part {
   size_t length = 0;            // bytes of the character, or of the ill-formed part
   bool is_well_formed = false;  // one whole character
-  bool is_cut = false;          // ill-formed only because the text ends: more bytes could complete it
+  bool is_cut = false;  // ill-formed only because the text ends: more bytes could complete it
 };
 Utf8Part FirstUtf8Part(std::string_view text);
 

@@ -3,9 +3,9 @@
 // Open reads model.safetensors.index.json and the shards it names, or else model.safetensors, and
 // compares every tensor with the Inventory: a missing, unknown, mistyped, misshapen, misplaced or
 // duplicate tensor is an error that names it. The files stay mapped; nothing is copied, and pages
-// become resident only as they are used. Engram tables are read row by row and never become resident.
-// A Checkpoint owns the mappings: views live as long as it does, wherever it is moved. Immutable after
-// opening: any thread may read. View bytes may be unaligned.
+// become resident only as they are used. Engram tables are read row by row and never become
+// resident. A Checkpoint owns the mappings: views live as long as it does, wherever it is moved.
+// Immutable after opening: any thread may read. View bytes may be unaligned.
 #pragma once
 
 #include <array>
@@ -68,8 +68,8 @@ class EngramTable {
     return static_cast<uint64_t>(num_rows_) * static_cast<uint64_t>(head_dim_ + groups_);
   }
 
-  // out[i * head_dim ...] = row row_ids[i], dequantized. Fails on an id outside [0, num_rows), which
-  // leaves `out` unspecified, and on I/O errors.
+  // out[i * head_dim ...] = row row_ids[i], dequantized. Fails on an id outside [0, num_rows),
+  // which leaves `out` unspecified, and on I/O errors.
   Status ReadRows(std::span<const int64_t> row_ids, float* out) const;
 
  private:
@@ -108,8 +108,8 @@ class Checkpoint {
  public:
   static Result<Checkpoint> Open(const std::string& dir, const ModelConfig& config);
 
-  // Views by inventory name; matrices without their ".weight". After Open these succeed for every name
-  // and kind of the inventory; anything else is an internal error.
+  // Views by inventory name; matrices without their ".weight". After Open these succeed for every
+  // name and kind of the inventory; anything else is an internal error.
   Result<Fp8Matrix> Fp8(std::string_view name) const;
   Result<Fp4Matrix> Fp4(std::string_view name) const;
   Result<Bf16Tensor> Bf16(std::string_view name) const;

@@ -40,10 +40,17 @@ TEST_P(ShippedCheckpoint, OpensAndServesEveryName) {
     const std::string matrix = spec.name.substr(0, spec.name.rfind('.'));
     if (spec.family == TensorFamily::kEngramTable || spec.dtype == DType::kF8E8M0) continue;
     switch (spec.dtype) {
-      case DType::kF8E4M3: EXPECT_TRUE(checkpoint->Fp8(matrix).ok()) << spec.name; break;
-      case DType::kI8: EXPECT_TRUE(checkpoint->Fp4(matrix).ok()) << spec.name; break;
-      case DType::kBF16: EXPECT_TRUE(checkpoint->Bf16(spec.name).ok()) << spec.name; break;
-      default: EXPECT_TRUE(checkpoint->F32(spec.name).ok()) << spec.name;
+      case DType::kF8E4M3:
+        EXPECT_TRUE(checkpoint->Fp8(matrix).ok()) << spec.name;
+        break;
+      case DType::kI8:
+        EXPECT_TRUE(checkpoint->Fp4(matrix).ok()) << spec.name;
+        break;
+      case DType::kBF16:
+        EXPECT_TRUE(checkpoint->Bf16(spec.name).ok()) << spec.name;
+        break;
+      default:
+        EXPECT_TRUE(checkpoint->F32(spec.name).ok()) << spec.name;
     }
   }
   const CheckpointSummary& summary = checkpoint->summary();
@@ -107,9 +114,9 @@ class TinyCheckpoint : public ::testing::Test {
   nlohmann::json index_;
 };
 
-#define EXPECT_HAS(text, part)                                      \
-  do {                                                              \
-    const std::string text_ = (text);                               \
+#define EXPECT_HAS(text, part)                                         \
+  do {                                                                 \
+    const std::string text_ = (text);                                  \
     EXPECT_NE(text_.find(part), std::string::npos) << "in: " << text_; \
   } while (false)
 
@@ -301,8 +308,9 @@ TEST_F(TinyCheckpoint, TensorInAnotherShardThanTheIndexSaysIsNamed) {
   WriteShards();
   index_["weight_map"]["head.weight"] = kShards[1];
   WriteIndex();
-  EXPECT_HAS(OpenError(), "'head.weight' should be in model-00002-of-00002.safetensors and is in "
-                          "model-00001-of-00002.safetensors");
+  EXPECT_HAS(OpenError(),
+             "'head.weight' should be in model-00002-of-00002.safetensors and is in "
+             "model-00001-of-00002.safetensors");
 }
 
 TEST_F(TinyCheckpoint, TensorOfTheIndexThatIsNowhereIsNamed) {
@@ -322,8 +330,9 @@ TEST_F(TinyCheckpoint, TensorThatTheIndexOmitsIsNamed) {
 TEST_F(TinyCheckpoint, TensorInTwoShardsIsNamed) {
   WriteShards();
   folder_.Write(kShards[0], SafetensorsBytes(tensors_));
-  EXPECT_HAS(OpenError(), "is in model-00001-of-00002.safetensors and in "
-                          "model-00002-of-00002.safetensors");
+  EXPECT_HAS(OpenError(),
+             "is in model-00001-of-00002.safetensors and in "
+             "model-00002-of-00002.safetensors");
 }
 
 TEST_F(TinyCheckpoint, ShardNamesCannotLeaveTheFolder) {

@@ -166,21 +166,36 @@ size_t EditDistance(std::string_view a, std::string_view b, size_t limit) {
 
 const char* TensorFamilyName(TensorFamily family) {
   switch (family) {
-    case TensorFamily::kEmbedding: return "embedding, head";
-    case TensorFamily::kNorm: return "norms";
-    case TensorFamily::kHyperConnection: return "hyper-connections";
-    case TensorFamily::kAttention: return "attention";
-    case TensorFamily::kCompressor: return "compressor";
-    case TensorFamily::kIndexer: return "indexer";
-    case TensorFamily::kRouter: return "router";
-    case TensorFamily::kRoutedExperts: return "routed experts";
-    case TensorFamily::kSharedExperts: return "shared experts";
-    case TensorFamily::kEngram: return "Engram";
-    case TensorFamily::kEngramTable: return "Engram tables";
-    case TensorFamily::kDraftStages: return "mtp.*";
-    case TensorFamily::kVision: return "vision.*";
-    case TensorFamily::kAligner: return "aligner.*";
-    case TensorFamily::kImageTokens: return "image_*";
+    case TensorFamily::kEmbedding:
+      return "embedding, head";
+    case TensorFamily::kNorm:
+      return "norms";
+    case TensorFamily::kHyperConnection:
+      return "hyper-connections";
+    case TensorFamily::kAttention:
+      return "attention";
+    case TensorFamily::kCompressor:
+      return "compressor";
+    case TensorFamily::kIndexer:
+      return "indexer";
+    case TensorFamily::kRouter:
+      return "router";
+    case TensorFamily::kRoutedExperts:
+      return "routed experts";
+    case TensorFamily::kSharedExperts:
+      return "shared experts";
+    case TensorFamily::kEngram:
+      return "Engram";
+    case TensorFamily::kEngramTable:
+      return "Engram tables";
+    case TensorFamily::kDraftStages:
+      return "mtp.*";
+    case TensorFamily::kVision:
+      return "vision.*";
+    case TensorFamily::kAligner:
+      return "aligner.*";
+    case TensorFamily::kImageTokens:
+      return "image_*";
   }
   return "unknown";
 }
@@ -199,9 +214,10 @@ Result<Inventory> Inventory::Make(const ModelConfig& config) {
   const int64_t estimate =
       int64_t{config.num_hidden_layers} * (6 * int64_t{config.n_routed_experts} + 40);
   if (estimate > kMaxTensors) {
-    return InvalidArgument(fmt::format(
-        "num_hidden_layers {} and n_routed_experts {} demand about {} tensors; at most {} are handled",
-        config.num_hidden_layers, config.n_routed_experts, estimate, kMaxTensors));
+    return InvalidArgument(
+        fmt::format("num_hidden_layers {} and n_routed_experts {} demand about {} tensors; at most "
+                    "{} are handled",
+                    config.num_hidden_layers, config.n_routed_experts, estimate, kMaxTensors));
   }
   Inventory inventory;
   inventory.tensors_ = Builder(config).Build();

@@ -67,9 +67,10 @@ Result<TensorView> CheckEntry(HeaderEntry entry, std::span<const uint8_t> data,
     return DataLoss(fmt::format("data_offsets [{}, {}] run backwards", entry.begin, entry.end));
   }
   if (entry.end > data.size()) {
-    return DataLoss(fmt::format("data_offsets [{}, {}] pass the end of the file, which has {} bytes "
-                                "of data: truncated or corrupt",
-                                entry.begin, entry.end, data.size()));
+    return DataLoss(
+        fmt::format("data_offsets [{}, {}] pass the end of the file, which has {} bytes "
+                    "of data: truncated or corrupt",
+                    entry.begin, entry.end, data.size()));
   }
   if (entry.end - entry.begin != *bytes) {
     return DataLoss(fmt::format("data_offsets [{}, {}] hold {} bytes; {} {} needs {}", entry.begin,

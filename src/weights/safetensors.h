@@ -1,9 +1,10 @@
 // One safetensors file, mapped read-only: its tensors' names, types, shapes and bytes.
 //
-// The header is untrusted: every length, name, type, shape and offset is checked before a view of it
-// is handed out, and the tensors must cover the data section exactly, without overlap or hole.
-// A SafetensorsFile owns the mapping; views point into it and live as long as it does (moving the file
-// object keeps them valid). Immutable after opening: any thread may read. Data may be unaligned.
+// The header is untrusted: every length, name, type, shape and offset is checked before a view of
+// it is handed out, and the tensors must cover the data section exactly, without overlap or hole.
+// A SafetensorsFile owns the mapping; views point into it and live as long as it does (moving the
+// file object keeps them valid). Immutable after opening: any thread may read. Data may be
+// unaligned.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +14,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/mapped_file.h"

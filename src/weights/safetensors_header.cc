@@ -13,7 +13,8 @@ constexpr size_t kMaxRank = 16;
 constexpr size_t kMaxNameBytes = 1024;
 
 // Walks the events of
-//   { "__metadata__": {string: string...}, NAME: {"dtype": "..", "shape": [..], "data_offsets": [a, b]}... }
+//   { "__metadata__": {string: string...}, NAME: {"dtype": "..", "shape": [..], "data_offsets": [a,
+//   b]}... }
 // and stops with a message at the first one that has no place there.
 class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
  public:
@@ -150,19 +151,25 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
 
   bool Fail(const std::string& what) {
     const bool in_tensor = place_ >= Place::kTensor;
-    error_ = in_tensor ? fmt::format("tensor {}: {}", Quoted(entry_.name), what) : "header: " + what;
+    error_ =
+        in_tensor ? fmt::format("tensor {}: {}", Quoted(entry_.name), what) : "header: " + what;
     return false;
   }
 
   bool Misplaced(const std::string& what) {
     switch (place_) {
-      case Place::kFile: return Fail("expected an object, found " + what);
-      case Place::kTop: return Fail(fmt::format("{} is {}, not an object", Quoted(key_), what));
+      case Place::kFile:
+        return Fail("expected an object, found " + what);
+      case Place::kTop:
+        return Fail(fmt::format("{} is {}, not an object", Quoted(key_), what));
       case Place::kMetadata:
         return Fail(fmt::format("metadata {} is {}, not a string", Quoted(key_), what));
-      case Place::kTensor: return Fail("unexpected " + what);
-      case Place::kShape: return Fail("shape holds " + what);
-      case Place::kOffsets: return Fail("data_offsets hold " + what);
+      case Place::kTensor:
+        return Fail("unexpected " + what);
+      case Place::kShape:
+        return Fail("shape holds " + what);
+      case Place::kOffsets:
+        return Fail("data_offsets hold " + what);
     }
     return Fail("unexpected " + what);
   }

@@ -1,7 +1,7 @@
 // model.safetensors.index.json: which shard holds which tensor.
 //
-// The index is untrusted: a shard must be a plain file name, so that it cannot reach outside its folder.
-// Pure functions over plain values; any thread may call them.
+// The index is untrusted: a shard must be a plain file name, so that it cannot reach outside its
+// folder. Pure functions over plain values; any thread may call them.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace emberkv {
 inline constexpr const char* kShardIndexName = "model.safetensors.index.json";
 
 struct ShardIndex {
-  std::vector<std::string> shards;                         // sorted, each once
+  std::vector<std::string> shards;                        // sorted, each once
   std::vector<std::pair<std::string, uint32_t>> tensors;  // name and index into shards, by name
 };
 

@@ -27,9 +27,9 @@ TEST(SparseCheckpoint, OpensAReleasedSizedSetWithLittleMemory) {
   json["text_config"]["n_routed_experts"] = 48;
   json["text_config"]["dspark_n_routed_experts"] = 16;
   folder.Write("config.json", json.dump());
-  const std::string command = std::string(EMBERKV_PYTHON) + " " EMBERKV_SOURCE_DIR
-                              "/tools/make_sparse_checkpoint.py " + folder.File("config.json") +
-                              " " + folder.path();
+  const std::string command = std::string(EMBERKV_PYTHON) +
+                              " " EMBERKV_SOURCE_DIR "/tools/make_sparse_checkpoint.py " +
+                              folder.File("config.json") + " " + folder.path();
   ASSERT_EQ(std::system(command.c_str()), 0) << command;
 
   Result<ModelConfig> config = LoadModelConfig(folder.path());

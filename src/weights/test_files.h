@@ -1,5 +1,5 @@
-// Safetensors files for the tests of this room: written from a list of tensors, or from raw text so that
-// every kind of damage can be made.
+// Safetensors files for the tests of this room: written from a list of tensors, or from raw text so
+// that every kind of damage can be made.
 #pragma once
 
 #include <filesystem>
@@ -72,8 +72,8 @@ inline std::string SafetensorsBytes(const std::vector<TestTensor>& tensors) {
 inline std::vector<TestTensor> CopyTensors(const SafetensorsFile& file) {
   std::vector<TestTensor> tensors;
   for (const TensorView& t : file.tensors()) {
-    tensors.push_back({t.name, DTypeName(t.dtype), t.shape,
-                       std::string(t.bytes.begin(), t.bytes.end())});
+    tensors.push_back(
+        {t.name, DTypeName(t.dtype), t.shape, std::string(t.bytes.begin(), t.bytes.end())});
   }
   return tensors;
 }

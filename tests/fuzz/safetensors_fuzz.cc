@@ -1,4 +1,5 @@
-// Any bytes given as a safetensors file: refused with a message, or views that lie within the bytes.
+// Any bytes given as a safetensors file: refused with a message, or views that lie within the
+// bytes.
 #include <cstdint>
 #include <cstdlib>
 #include <span>

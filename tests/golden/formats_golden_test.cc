@@ -132,8 +132,8 @@ TEST_P(QuantGolden, EveryIsaEncodesDecodesAndRounds) {
     SCOPED_TRACE(IsaName(isa));
     const ScopedIsa scoped(isa);
     std::vector<uint8_t> rows(rows_.size());
-    ASSERT_TRUE(EncodeRows(format_, x_.data(), kChannels, num_rows_, kChannels, rows.data(),
-                           row_bytes_));
+    ASSERT_TRUE(
+        EncodeRows(format_, x_.data(), kChannels, num_rows_, kChannels, rows.data(), row_bytes_));
     EXPECT_EQ(rows, rows_);
     std::vector<float> decoded(x_.size());
     for (size_t r = 0; r < static_cast<size_t>(num_rows_); ++r) {
@@ -165,12 +165,11 @@ std::string CaseName(const testing::TestParamInfo<QuantCase>& info) {
   return RowFormatName(info.param.format);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    AllFormats, QuantGolden,
-    testing::Values(QuantCase{RowFormat::kWindowKv, "fp8_g32", ".scale_e8m0"},
-                    QuantCase{RowFormat::kGlobalKv, "fp4_g16_e4m3", ".scale"},
-                    QuantCase{RowFormat::kIndexKey, "fp4_g32_e8m0", ".scale"}),
-    CaseName);
+INSTANTIATE_TEST_SUITE_P(AllFormats, QuantGolden,
+                         testing::Values(QuantCase{RowFormat::kWindowKv, "fp8_g32", ".scale_e8m0"},
+                                         QuantCase{RowFormat::kGlobalKv, "fp4_g16_e4m3", ".scale"},
+                                         QuantCase{RowFormat::kIndexKey, "fp4_g32_e8m0", ".scale"}),
+                         CaseName);
 
 }  // namespace
 }  // namespace emberkv

@@ -15,8 +15,7 @@ from tokenizers import Regex, Tokenizer, normalizers
 import corpus
 
 CL100K = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
-CL100K_POSSESSIVE = (r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
-                     ).replace("{1,3}+", "{1,3}")
+CL100K_POSSESSIVE = (r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s")
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
 
 
@@ -33,6 +32,10 @@ def variants(base):
     def changed(**model_changes):
         pre = model_changes.pop("pre_tokenizer", base["pre_tokenizer"])
         return dict(base, pre_tokenizer=pre, model=dict(base["model"], **model_changes))
+    # Begins before a token of the first pass; corpus.SPECIAL has "x<｜place▁holder▁no▁1｜>".
+    early = {"id": base["added_tokens"][-1]["id"] + 1, "content": "x<｜", "single_word": False, "lstrip": False,
+             "rstrip": False, "normalized": True, "special": False}
+    yield "second pass begins earlier", dict(base, added_tokens=base["added_tokens"] + [early])
     yield "merges as texts", changed(merges=[" ".join(m) for m in base["model"]["merges"]])
     yield "ignore_merges, fewer merges", changed(ignore_merges=True, merges=base["model"]["merges"][::3])
     yield "byte_fallback, unk_token", changed(byte_fallback=True, unk_token="<｜▁pad▁｜>", fuse_unk=True)

@@ -1,7 +1,9 @@
 // The tokenizer as a filter, for compare_live.py: one hexadecimal text per line in, one answer out.
 //
-//   encode_lines encode TOKENIZER_JSON   {"ids", "text", "plain", "stream"}: the ids, and in hexadecimal
-//                                        what they decode to, without special tokens, and as a stream
+//   encode_lines encode TOKENIZER_JSON   {"ids", "text", "plain", "stream"}: the ids, and in
+//   hexadecimal
+//                                        what they decode to, without special tokens, and as a
+//                                        stream
 //   encode_lines normalize               the Engram key, in hexadecimal
 //   encode_lines token-map TOKENIZER_JSON   reads nothing, writes the derived map
 #include <charconv>

@@ -24,7 +24,8 @@ std::string FromHex(std::string_view hex) {
 }
 
 TEST(TokenizerGolden, IdsEqualThoseOfHuggingFace) {
-  const Result<std::string> text = ReadTextFile(EMBERKV_TEST_DATA "/tokenizer/golden_ids.json", 1 << 24);
+  const Result<std::string> text =
+      ReadTextFile(EMBERKV_TEST_DATA "/tokenizer/golden_ids.json", 1 << 24);
   ASSERT_TRUE(text.ok()) << text.status().ToString();
   const nlohmann::json golden = nlohmann::json::parse(*text);
   const auto texts = golden.at("texts_hex").get<std::vector<std::string>>();

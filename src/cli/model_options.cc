@@ -1,0 +1,59 @@
+#include "cli/model_options.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "cli/parsed_option.h"
+#include "cli/quantity.h"
+
+namespace emberkv {
+
+void AddModelOptions(CLI::App& command, ModelOptions* options) {
+  command.add_option("--model", options->engine.model_dir, "Folder of the model")->required();
+  AddParsedOption(command, "--replay", &options->replay, &ParseReplayMode,
+                  "Decoder replay of prompts: bounded (default), exact or full");
+  command.add_option("--threads", options->engine.num_threads, "Threads (default: all cores)");
+  AddParsedOption(command, "--kv-memory", &options->engine.kv_budget_bytes, &ParseBytes,
+                  "Page pool for global KV, e.g. 4G (default: half of the free memory)");
+  command.add_option("--chunk", options->engine.prefill_chunk, "Tokens of one prefill step")
+      ->capture_default_str();
+}
+
+Result<std::unique_ptr<Engine>> LoadWithProgress(const ModelOptions& options,
+                                                 ProgressLine* progress) {
+  auto engine = Engine::Load(options.engine, [progress](double fraction) {
+    progress->Show(fmt::format("loading {:.0f} %", 100 * fraction));
+  });
+  progress->Clear();
+  return engine;
+}
+
+Status PrefillWithProgress(Session& session, const std::vector<int32_t>& tokens, ReplayMode replay,
+                           const std::atomic<bool>* cancel, ProgressLine* progress) {
+  const auto start = std::chrono::steady_clock::now();
+  PrefillOptions options;
+  options.replay = replay;
+  options.cancel = cancel;
+  options.progress = [&](int64_t done, int64_t total) {
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double rate = static_cast<double>(done) / seconds;
+    progress->Show(fmt::format("prefill {} of {} tokens  {:.0f} tokens/s  {} left",
+                               Grouped(static_cast<uint64_t>(done)),
+                               Grouped(static_cast<uint64_t>(total)), rate,
+                               Duration(static_cast<double>(total - done) / rate)));
+  };
+  const Status status = session.Prefill(tokens, options);
+  progress->Clear();
+  return status;
+}
+
+Result<std::vector<int32_t>> EncodeFirst(const Engine& engine, std::string_view text) {
+  EMBERKV_ASSIGN_OR_RETURN(std::vector<int32_t> ids, engine.Encode(text));
+  const int32_t bos = engine.config().bos_token_id;
+  if (ids.empty() || ids.front() != bos) ids.insert(ids.begin(), bos);
+  return ids;
+}
+
+}  // namespace emberkv

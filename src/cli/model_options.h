@@ -1,0 +1,38 @@
+// What commands that run a model have in common: the options that say which and how, loading it with
+// progress, and turning a text into the ids of a new sequence.
+//
+// Used by the command's one thread.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/progress_line.h"
+#include "engine/engine.h"
+
+namespace emberkv {
+
+struct ModelOptions {
+  EngineOptions engine;
+  ReplayMode replay = ReplayMode::kBounded;
+};
+
+// `options` must outlive the parse.
+void AddModelOptions(CLI::App& command, ModelOptions* options);
+
+Result<std::unique_ptr<Engine>> LoadWithProgress(const ModelOptions& options,
+                                                 ProgressLine* progress);
+
+// Prefills with tokens/s and time left on the progress line.
+Status PrefillWithProgress(Session& session, const std::vector<int32_t>& tokens, ReplayMode replay,
+                           const std::atomic<bool>* cancel, ProgressLine* progress);
+
+// The ids of a text that begins a sequence: the BOS token goes first unless the text has it.
+Result<std::vector<int32_t>> EncodeFirst(const Engine& engine, std::string_view text);
+
+}  // namespace emberkv

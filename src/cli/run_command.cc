@@ -1,0 +1,204 @@
+#include "cli/run_command.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/mapped_file.h"
+#include "cli/interrupt.h"
+#include "cli/model_options.h"
+#include "cli/parsed_option.h"
+#include "cli/progress_line.h"
+#include "cli/quantity.h"
+#include "cli/run_report.h"
+
+namespace emberkv {
+namespace {
+
+constexpr uint64_t kMaxDocumentBytes = uint64_t{1} << 31;
+
+constexpr const char* kNotes =
+    "Documents are joined as they are; the first prompt follows them, the next ones follow the "
+    "answers. A prompt starts on a new line: a newline goes before it unless it begins with one, or "
+    "the text before it ends in one, or nothing is before it. The BOS token goes first unless the "
+    "text has it. Without a prompt the model continues the documents.\n"
+    "Ctrl-C ends the run at the next step; a second one ends it at once.\n"
+    "Example:\n"
+    "  emberkv run --model MODEL_DIR --file report.txt --prompt \"Question: ...\"";
+
+struct RunOptions {
+  ModelOptions model;
+  std::vector<std::string> files;
+  std::vector<std::string> prompts;
+  GenerateOptions generate;
+  bool json = false;
+};
+
+bool Print(const std::string& text) {
+  return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+}
+
+std::string ReadStandardInput() {
+  std::string text(std::istreambuf_iterator<char>(std::cin), {});
+  if (text.ends_with('\n')) text.pop_back();  // the shell's, not the prompt's
+  return text;
+}
+
+Result<std::string> ReadDocuments(const std::vector<std::string>& files) {
+  std::string text;
+  for (const std::string& file : files) {
+    EMBERKV_ASSIGN_OR_RETURN(const std::string document, ReadTextFile(file, kMaxDocumentBytes));
+    text += document;
+  }
+  return text;
+}
+
+// The run of one session, prompt by prompt.
+class Conversation {
+ public:
+  Conversation(const RunOptions& options, const Engine& engine, std::unique_ptr<Session> session,
+               const std::atomic<bool>* cancel)
+      : options_(options), engine_(engine), session_(std::move(session)), cancel_(cancel) {}
+
+  // Appends `prompt` to `text`, the text before it that is not prefilled yet, and prints the answer.
+  Status Ask(std::string text, const std::string& prompt) {
+    AnswerReport answer;
+    answer.index = static_cast<int>(asked_++);
+    answer.prompt = prompt;
+    const bool is_first = session_->tokens().empty();
+    const std::string& before = is_first ? text : last_answer_;
+    const bool has_newline = prompt.starts_with('\n') || before.ends_with('\n');
+    if (!(is_first && before.empty()) && !prompt.empty() && !has_newline) text += '\n';
+    EMBERKV_RETURN_IF_ERROR(Answer(text + prompt, is_first, &answer));
+    if (options_.json) Print(AnswerJson(answer));
+    last_answer_ = answer.text;
+    summary_.prompt_tokens += answer.prompt_tokens;
+    summary_.output_tokens += answer.output_tokens;
+    if (answer.index == 0) summary_.ttft_seconds = answer.ttft_seconds;
+    return Status::Ok();
+  }
+
+  bool is_cancelled() const { return cancel_->load(); }
+
+  RunSummary Summary() const {
+    RunSummary summary = summary_;
+    summary.session = session_->stats();
+    summary.pool = engine_.pool_stats();
+    summary.weight_bytes = engine_.weight_bytes();
+    summary.threads = engine_.num_threads();
+    summary.isa = engine_.isa_name();
+    return summary;
+  }
+
+ private:
+  Status Answer(const std::string& text, bool is_first, AnswerReport* answer) {
+    const auto start = std::chrono::steady_clock::now();
+    EMBERKV_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens,
+                             is_first ? EncodeFirst(engine_, text) : engine_.Encode(text));
+    answer->prompt_tokens = static_cast<int64_t>(tokens.size());
+    const Status status =
+        PrefillWithProgress(*session_, tokens, options_.model.replay, cancel_, &progress_);
+    if (status.code() == StatusCode::kCancelled) return Status::Ok();
+    EMBERKV_RETURN_IF_ERROR(status);
+    const double prefill_seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+
+    GenerateOptions generate = options_.generate;
+    generate.cancel = cancel_;
+    if (!options_.json) {
+      if (options_.prompts.size() > 1) Print("> " + answer->prompt + "\n");
+      generate.on_text = [](std::string_view piece) { Print(std::string(piece)); };
+    }
+    EMBERKV_ASSIGN_OR_RETURN(Generation generation, session_->Generate(generate));
+    if (!options_.json) Print("\n");
+    answer->text = std::move(generation.text);
+    answer->output_tokens = static_cast<int64_t>(generation.tokens.size());
+    answer->ttft_seconds = prefill_seconds + generation.first_token_seconds;
+    answer->finish_reason = generation.finish_reason;
+    return Status::Ok();
+  }
+
+  const RunOptions& options_;
+  const Engine& engine_;
+  const std::unique_ptr<Session> session_;
+  const std::atomic<bool>* const cancel_;
+  ProgressLine progress_;
+  size_t asked_ = 0;
+  std::string last_answer_;
+  RunSummary summary_;
+};
+
+Result<int> RunPrompts(RunOptions options) {
+  // What can be refused is refused before the model is loaded.
+  EMBERKV_RETURN_IF_ERROR(Sampler::Make(options.generate.sampler).status());
+  EMBERKV_ASSIGN_OR_RETURN(std::string text, ReadDocuments(options.files));
+  for (std::string& prompt : options.prompts) {
+    if (prompt == "-") prompt = ReadStandardInput();
+  }
+  if (options.prompts.empty()) options.prompts.push_back("");
+
+  const std::atomic<bool>* cancel = CancelOnInterrupt();
+  ProgressLine progress;
+  EMBERKV_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
+                           LoadWithProgress(options.model, &progress));
+  EMBERKV_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, engine->OpenSession());
+  Conversation conversation(options, *engine, std::move(session), cancel);
+  for (const std::string& prompt : options.prompts) {
+    if (conversation.is_cancelled()) break;
+    EMBERKV_RETURN_IF_ERROR(conversation.Ask(std::move(text), prompt));
+    text.clear();
+  }
+  const RunSummary summary = conversation.Summary();
+  const bool printed = Print(options.json ? SummaryJson(summary) : "\n" + SummaryText(summary));
+  if (conversation.is_cancelled()) return kInterruptedExitCode;
+  return printed ? 0 : 1;
+}
+
+int Run(const RunOptions& options) {
+  Result<int> exit_code = RunPrompts(options);
+  if (exit_code.ok()) return *exit_code;
+  fmt::print(stderr, "emberkv run: {}\n", exit_code.status().message());
+  return 1;
+}
+
+}  // namespace
+
+void AddRunCommand(CLI::App& app, int* exit_code) {
+  CLI::App* command = app.add_subcommand("run", "Let a model answer prompts about documents");
+  command->footer(kNotes);
+  auto options = std::make_shared<RunOptions>();
+  AddModelOptions(*command, &options->model);
+  AddParsedOption(*command, "--context", &options->model.engine.max_context, &ParseTokens,
+                  "Most tokens of the session, e.g. 32K (default: what the model allows)");
+  command->add_option("--file", options->files, "Document to read first; may be repeated");
+  // One value each: an option that takes several would split a prompt in brackets at its commas.
+  command->add_option("--prompt", options->prompts,
+                      "Prompt; may be repeated, each is answered in turn; - reads standard input")
+      ->allow_extra_args(false);
+  command->add_option("--max-tokens", options->generate.max_tokens, "Most tokens of an answer")
+      ->capture_default_str();
+  SamplerOptions& sampler = options->generate.sampler;
+  command->add_option("--temperature", sampler.temperature, "0 takes the likeliest token")
+      ->capture_default_str();
+  command->add_option("--top-p", sampler.top_p, "Share of the likeliest tokens to draw from")
+      ->capture_default_str();
+  command->add_option("--seed", sampler.seed, "Of the draws")->capture_default_str();
+  command->add_option("--stop", options->generate.stop_strings,
+                      "Text that ends an answer and is not part of it; may be repeated")
+      ->allow_extra_args(false);
+  command->add_flag("--json", options->json, "Print one JSON object per line");
+  command->callback([options, exit_code] {
+    if (options->files.empty() && options->prompts.empty()) {
+      throw CLI::ValidationError("run", "give a --prompt, a --file or both");
+    }
+    *exit_code = Run(*options);
+  });
+}
+
+}  // namespace emberkv
