@@ -24,8 +24,8 @@ namespace {
 constexpr uint64_t kMaxFileBytes = uint64_t{1} << 31;
 
 constexpr const char* kNotes =
-    "FILE has one JSON object per line: id, tokens, place, prompt, expected, expected_ids. Each "
-    "prompt is a session of its own, decoded greedily; it counts when all of expected_ids come, EOS "
+    "FILE has one JSON object per line: id, tokens, place, prompt, expected, expected_ids. Each\n"
+    "prompt is a session of its own, decoded greedily; it counts when all of expected_ids come, EOS\n"
     "included.\n"
     "Example:\n"
     "  emberkv eval recall MODEL_DIR/eval_prompts.jsonl --model MODEL_DIR --max-prompt-tokens 2K";

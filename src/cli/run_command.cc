@@ -24,9 +24,9 @@ namespace {
 constexpr uint64_t kMaxDocumentBytes = uint64_t{1} << 31;
 
 constexpr const char* kNotes =
-    "Documents are joined as they are; the first prompt follows them, the next ones follow the "
-    "answers. A prompt starts on a new line: a newline goes before it unless it begins with one, or "
-    "the text before it ends in one, or nothing is before it. The BOS token goes first unless the "
+    "Documents are joined as they are; the first prompt follows them, the next ones follow the\n"
+    "answers. A prompt starts on a new line: a newline goes before it unless it begins with one, or\n"
+    "the text before it ends in one, or nothing is before it. The BOS token goes first unless the\n"
     "text has it. Without a prompt the model continues the documents.\n"
     "Ctrl-C ends the run at the next step; a second one ends it at once.\n"
     "Example:\n"

@@ -21,6 +21,11 @@ double Rate(int64_t tokens, double seconds) {
   return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
 }
 
+std::string RateText(int64_t tokens, double seconds) {
+  if (tokens == 0) return "-";
+  return fmt::format("{} tokens/s", Grouped(static_cast<uint64_t>(Rate(tokens, seconds))));
+}
+
 std::string Count(int64_t value) { return Grouped(static_cast<uint64_t>(value)); }
 
 }  // namespace
@@ -72,11 +77,11 @@ std::string SummaryText(const RunSummary& summary) {
   TextTable table("lrl");
   table.AddRow({"prompt tokens", Count(summary.prompt_tokens)});
   table.AddRow({"output tokens", Count(summary.output_tokens)});
-  table.AddRow({"TTFT", fmt::format("{:.2f} s", summary.ttft_seconds), "of the first prompt"});
-  table.AddRow({"prefill",
-                fmt::format("{:.0f} tokens/s", Rate(session.prefill_tokens, session.prefill_seconds))});
-  table.AddRow({"decode",
-                fmt::format("{:.0f} tokens/s", Rate(session.decode_tokens, session.decode_seconds))});
+  table.AddRow({"TTFT",
+                summary.output_tokens > 0 ? fmt::format("{:.2f} s", summary.ttft_seconds) : "-",
+                "of the first prompt"});
+  table.AddRow({"prefill", RateText(session.prefill_tokens, session.prefill_seconds)});
+  table.AddRow({"decode", RateText(session.decode_tokens, session.decode_seconds)});
   table.AddRow({"global KV held", BinarySize(session.kv_bytes),
                 fmt::format("{} pages x {} bytes, {} per token", Count(session.pages),
                             Grouped(summary.pool.page_bytes),

@@ -18,7 +18,7 @@ RunSummary SomeRun() {
   summary.session.computed_tokens = 1000;
   summary.session.pages = 8;
   summary.session.kv_bytes = 8000;
-  summary.session.filled_kv_bytes = 7500;
+  summary.session.filled_kv_bytes = 7000;
   summary.session.prefill_tokens = 1000;
   summary.session.prefill_seconds = 0.25;
   summary.session.token_layers = 5300;
@@ -54,7 +54,7 @@ TEST(RunReport, SummaryTellsCostsAndRates) {
   const auto json = nlohmann::json::parse(SummaryJson(SomeRun()));
   EXPECT_EQ(json["event"], "summary");
   EXPECT_EQ(json["kv_bytes_per_token"], 8);
-  EXPECT_EQ(json["kv_rows_bytes_per_token"], 7.5);
+  EXPECT_EQ(json["kv_rows_bytes_per_token"], 7);
   EXPECT_EQ(json["prefill_tokens_per_s"], 4000);
   EXPECT_EQ(json["decode_tokens_per_s"], 0);
   EXPECT_EQ(json["token_layer_share"], 0.53);
@@ -65,8 +65,9 @@ TEST(RunReport, SummaryTellsCostsAndRates) {
 TEST(RunReport, TextNamesPagesBytesAndShare) {
   const std::string text = SummaryText(SomeRun());
   EXPECT_THAT(text, HasSubstr("8 pages x 1,000 bytes, 8 per token"));
-  EXPECT_THAT(text, HasSubstr("7.50 bytes per token, 1,000 tokens"));
+  EXPECT_THAT(text, HasSubstr("7 bytes per token, 1,000 tokens"));
   EXPECT_THAT(text, HasSubstr("53.0 % of full"));
+  EXPECT_THAT(text, HasSubstr("4,000 tokens/s"));
   EXPECT_THAT(text, HasSubstr("avx2"));
 }
 

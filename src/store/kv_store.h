@@ -1,0 +1,125 @@
+// The durable tier: pages of global KV by block hash, kept for a promised time.
+//
+// A page that Put reported as kStored is readable until its deadline: `retention` after it was stored or
+// last served, whichever is later. The promise is never broken: when the budget is full of pages whose
+// deadline lies ahead, new pages are refused (docs/architecture.md 6). Expired pages may stay readable
+// until their space is needed. Durable means synced. Nothing here fails a request: every outcome but a
+// hit means that the caller computes the tokens again.
+//
+// All calls may come from any thread. Spans passed in must stay valid until the call returns (Put,
+// Contains, ...) or the pending read is finished (Get).
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "layout/identity.h"
+
+namespace emberkv {
+
+// A page and what it says of itself. The store keeps all of it and verifies all of it on every read.
+struct PageRecord {
+  BlockHash key;     // == HashBlock(parent, provenance, tokens)
+  BlockHash parent;  // the previous block's hash or the key root
+  Provenance provenance;
+  Digest tenant;     // whose pages these are, for EraseTenant
+  std::span<const int32_t> tokens;
+  std::span<const uint8_t> payload;
+};
+
+enum class PutOutcome {
+  kStored,       // durable
+  kAlreadyThere, // an equal key is stored; its deadline was extended
+  kRefusedFull,  // the budget holds unexpired pages only
+  kRefusedTooLarge,
+  kFailed,       // I/O; nothing is visible under the key
+};
+const char* PutOutcomeName(PutOutcome outcome);
+
+enum class GetOutcome {
+  kHit,          // verified: checksum, key, parent, provenance and tokens
+  kNeverSeen,
+  kExpired,      // was there, its deadline has passed and its space was taken
+  kRefused,      // was offered to this store and refused for lack of space
+  kCorrupt,      // failed verification; counted and quarantined
+  kQuarantined,  // failed verification before
+  kTimeout,      // not read by the deadline
+  kFailed,       // I/O error
+};
+const char* GetOutcomeName(GetOutcome outcome);
+
+// One page to read. `tokens`, `parent` and `provenance` are what the caller expects; a stored record that
+// differs is corrupt whatever its checksum says. `payload` (page bytes) is filled on kHit and unspecified
+// otherwise.
+struct GetRequest {
+  BlockHash key;
+  BlockHash parent;
+  Provenance provenance;
+  std::span<const int32_t> tokens;
+  std::span<uint8_t> payload;
+};
+
+// A batch of reads under way. Destroying it waits until the store no longer touches the payloads.
+class PendingGet {
+ public:
+  virtual ~PendingGet() = default;
+  // Waits until every read is finished or the batch's deadline has passed; outcomes in request order.
+  virtual std::vector<GetOutcome> Wait() = 0;
+};
+
+struct StoreStats {
+  uint64_t budget_bytes = 0;
+  uint64_t used_bytes = 0;       // all that counts against the budget, overheads included
+  uint64_t promised_bytes = 0;   // of pages whose deadline lies ahead
+  uint64_t pages = 0;
+  uint64_t quarantined = 0;
+  // Since the store was opened.
+  uint64_t puts_stored = 0;
+  uint64_t puts_already_there = 0;
+  uint64_t puts_refused_full = 0;
+  uint64_t puts_refused_too_large = 0;
+  uint64_t puts_failed = 0;
+  uint64_t get_hits = 0;
+  uint64_t get_misses = 0;
+  uint64_t get_corrupt = 0;
+  uint64_t get_timeouts = 0;
+  uint64_t get_failed = 0;
+  uint64_t bytes_written = 0;    // payloads
+  uint64_t bytes_read = 0;       // payloads of hits
+  uint64_t evicted_expired = 0;
+  uint64_t evicted_before_deadline = 0;  // stays 0: the promise, as a number
+};
+
+class KvStore {
+ public:
+  virtual ~KvStore() = default;
+
+  // Stores pages that are not there yet; one outcome per page. When it returns, kStored pages are synced.
+  virtual std::vector<PutOutcome> Put(std::span<const PageRecord> pages) = 0;
+
+  // Starts reading. A hit extends the page's deadline. `timeout` bounds Wait.
+  virtual std::unique_ptr<PendingGet> Get(std::vector<GetRequest> requests,
+                                          std::chrono::milliseconds timeout) = 0;
+
+  // Whether a page is readable now. Extends nothing and reads no payload.
+  virtual std::vector<bool> Contains(std::span<const BlockHash> keys) = 0;
+
+  // Extends deadlines as a hit would.
+  virtual void Touch(std::span<const BlockHash> keys) = 0;
+
+  // Makes every page of the tenant unreadable at once. Returns how many.
+  virtual uint64_t EraseTenant(const Digest& tenant) = 0;
+
+  // Frees expired pages' space now. Returns how many pages went.
+  virtual uint64_t Sweep() = 0;
+
+  virtual StoreStats Stats() = 0;
+};
+
+}  // namespace emberkv
