@@ -39,7 +39,7 @@ MUTANTS = [
     ("attention sink scaled like a score", "src/attention/tile_kernels_strict.cc",
      "Exp(Splat(sink[h] - m[h]))", "Exp(Splat(sink[h] / __builtin_sqrtf(static_cast<float>(dim)) - m[h]))"),
     ("index score without its rectifier", "src/attention/tile_kernels.cc",
-     "Max(RoundBf16(acc[h][j]), F32x16{})", "RoundBf16(acc[h][j])"),
+     "Max(RoundBf16Finite(acc[h][j]), F32x16{})", "RoundBf16Finite(acc[h][j])"),
     ("newest candidate block not kept", "src/attention/selection.cc",
      "if (block_ >= 0) blocks_.Push(kInfinity, block_);", "if (block_ >= 0) blocks_.Push(block_max_, block_);"),
     ("top-k prefers later positions among equals", "src/attention/selection.cc",
