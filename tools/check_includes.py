@@ -27,11 +27,11 @@ EDGES = {
     "tokenizer": ["base"],
     "window": ["base", "layout"],
     "store": ["base", "layout"],
-    "cache": ["base", "layout", "store/store.h"],
+    "cache": ["base", "layout", "store/kv_store.h"],
     "engine": ["base", "formats", "layout", "weights", "linear", "attention", "model", "tokenizer", "window", "store",
                "cache"],
     "server": ["base", "engine/engine.h"],
-    "cli": ["base", "layout", "weights/checkpoint.h", "engine/engine.h", "server"],
+    "cli": ["base", "layout", "weights/checkpoint.h", "weights/fingerprint.h", "engine/engine.h", "server"],
 }
 
 DIRECTIVE = re.compile(r"^[ \t]*(?:#|%:)[ \t]*(include_next|include|import)\b[ \t]*(.*)$", re.M)

@@ -28,6 +28,18 @@ void BlockTable::Trim(int64_t num_tokens) {
   if (wanted < handles_.size()) Resize(wanted);
 }
 
+void BlockTable::AppendShared(PageHandle page) {
+  pages_.push_back(page.bytes());
+  writable_pages_.push_back(nullptr);
+  handles_.push_back(std::move(page));
+}
+
+void BlockTable::ReplaceShared(size_t block, PageHandle page) {
+  pages_[block] = page.bytes();
+  writable_pages_[block] = nullptr;
+  handles_[block] = std::move(page);
+}
+
 size_t BlockTable::PagesOf(int64_t num_tokens) const {
   return static_cast<size_t>((num_tokens + block_size_ - 1) / block_size_);
 }

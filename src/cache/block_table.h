@@ -1,6 +1,8 @@
 // The pages of one sequence in the order of its blocks: block i holds tokens [i, i + 1) x block_size.
 //
 // Owned and used by one thread at a time, as its sequence is. It pins its pages; the pool outlives it.
+// Pages that others may read too (prefix hits, sealed blocks) are held read-only: their writable pointer
+// is null, so that a write to one is a crash and never another session's wrong bytes.
 #pragma once
 
 #include <cstddef>
@@ -23,9 +25,17 @@ class BlockTable {
   // Lets go of the pages that `num_tokens` tokens do not need.
   void Trim(int64_t num_tokens);
 
+  // Adds a page that is complete and shared as the next block.
+  void AppendShared(PageHandle page);
+
+  // Holds `page`, which is complete and shared, for the block in place of the page it has.
+  void ReplaceShared(size_t block, PageHandle page);
+
+  const PageHandle& page(size_t block) const { return handles_[block]; }
+
   size_t num_pages() const { return handles_.size(); }
 
-  // One pointer per page, valid until the next Reserve or Trim.
+  // One pointer per page, valid until the next call that changes the table.
   const uint8_t* const* pages() const { return pages_.data(); }
   uint8_t* const* writable_pages() const { return writable_pages_.data(); }
 

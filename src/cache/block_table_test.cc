@@ -68,5 +68,24 @@ TEST_F(BlockTableTest, GivesItsPagesBackAtItsEnd) {
   EXPECT_EQ(pool_->stats().pages_in_use, 0u);
 }
 
+TEST_F(BlockTableTest, Case_B07_SharedPagesCanBeReadAndNotWritten) {
+  PageHandle hit = std::move(pool_->Acquire()).value();
+  PageHandle resident = std::move(pool_->Acquire()).value();
+  const uint8_t* const hit_bytes = hit.bytes();
+  const uint8_t* const resident_bytes = resident.bytes();
+  BlockTable table(pool_.get(), kBlock);
+  table.AppendShared(std::move(hit));
+  ASSERT_TRUE(table.Reserve(3 * kBlock).ok());
+  EXPECT_EQ(pool_->stats().pages_in_use, 4u);
+  table.ReplaceShared(1, std::move(resident));
+  EXPECT_EQ(pool_->stats().pages_in_use, 3u) << "the replaced page is free";
+  EXPECT_EQ(table.pages()[0], hit_bytes);
+  EXPECT_EQ(table.pages()[1], resident_bytes);
+  EXPECT_EQ(table.page(1).bytes(), resident_bytes);
+  EXPECT_EQ(table.writable_pages()[0], nullptr);
+  EXPECT_EQ(table.writable_pages()[1], nullptr);
+  EXPECT_EQ(table.writable_pages()[2], table.pages()[2]);
+}
+
 }  // namespace
 }  // namespace emberkv

@@ -43,6 +43,8 @@ PageHandle PageHandle::Share() const {
   return PageHandle(pool_, page_, bytes_);
 }
 
+bool PageHandle::is_shared() const { return pool_ != nullptr && pool_->IsShared(page_); }
+
 void PageHandle::Unpin() {
   if (pool_ == nullptr) return;
   std::exchange(pool_, nullptr)->Unpin(page_);
@@ -82,30 +84,36 @@ Result<std::unique_ptr<PagePool>> PagePool::Make(size_t page_bytes, size_t budge
                                                 static_cast<uint8_t*>(memory)));
 }
 
-Result<PageHandle> PagePool::Acquire() {
-  uint32_t page = 0;
-  bool is_used = false;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (in_use_ == capacity_) {
+Result<PageHandle> PagePool::Acquire() { return Take(true); }
+
+Result<PageHandle> PagePool::AcquireUncleared() { return Take(false); }
+
+Result<PageHandle> PagePool::Take(bool clears) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (in_use_ == capacity_) {
+    lock.unlock();
+    if (!reclaim_ || !reclaim_()) {
       return ResourceExhausted(fmt::format(
           "all {} pages of the KV pool ({} bytes each) are in use; end a session or give the pool "
           "a larger budget",
           capacity_, page_bytes_));
     }
-    // Used pages first: memory that is resident already.
-    is_used = !free_.empty();
-    if (is_used) {
-      page = free_.back();
-      free_.pop_back();
-    } else {
-      page = static_cast<uint32_t>(pins_.size());
-      pins_.push_back(0);
-    }
-    pins_[page] = 1;
-    high_water_ = std::max(high_water_, ++in_use_);
+    lock.lock();
   }
-  if (is_used) std::memset(PageAt(page), 0, page_bytes_);
+  uint32_t page = 0;
+  // Used pages first: memory that is resident already.
+  const bool is_used = !free_.empty();
+  if (is_used) {
+    page = free_.back();
+    free_.pop_back();
+  } else {
+    page = static_cast<uint32_t>(pins_.size());
+    pins_.push_back(0);
+  }
+  pins_[page] = 1;
+  high_water_ = std::max(high_water_, ++in_use_);
+  lock.unlock();
+  if (is_used && clears) std::memset(PageAt(page), 0, page_bytes_);
   return PageHandle(this, page, PageAt(page));
 }
 
@@ -119,6 +127,11 @@ void PagePool::Unpin(uint32_t page) {
   if (--pins_[page] > 0) return;
   free_.push_back(page);
   --in_use_;
+}
+
+bool PagePool::IsShared(uint32_t page) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return pins_[page] > 1;
 }
 
 PagePoolStats PagePool::stats() const {

@@ -3,12 +3,17 @@
 // A pool reserves its whole budget as address space once; memory becomes resident page by page as
 // pages are first used. Thread-safe: any thread may acquire pages and drop handles. The pool owns the
 // memory and must outlive its handles. What lies in a page is ordered by those who share its handles.
+//
+// Whoever keeps pages that nobody needs right now (cache/page_cache.h) gives the pool a way to ask for
+// them: a full pool reclaims one before it refuses.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -27,6 +32,9 @@ class PageHandle {
 
   // Another handle of the same page. The handle must hold one.
   PageHandle Share() const;
+
+  // Whether other handles pin the same page. "No" stays true while this handle is not shared.
+  bool is_shared() const;
 
   explicit operator bool() const { return pool_ != nullptr; }
   uint8_t* bytes() const { return bytes_; }  // page_bytes() of them, 64-byte aligned
@@ -63,8 +71,15 @@ class PagePool {
   PagePool& operator=(const PagePool&) = delete;
 
   // A page of zeros, so that nothing of an earlier sequence is ever seen. kResourceExhausted, with
-  // the numbers, when every page is in use.
+  // the numbers, when every page is in use and none can be reclaimed.
   Result<PageHandle> Acquire();
+
+  // The same with whatever the page held before: for callers that overwrite all of it or drop it.
+  Result<PageHandle> AcquireUncleared();
+
+  // `reclaim` lets go of a page, or returns false. Any acquiring thread calls it, holding no lock of
+  // the pool. Set before other threads acquire.
+  void SetReclaim(std::function<bool()> reclaim) { reclaim_ = std::move(reclaim); }
 
   size_t page_bytes() const { return page_bytes_; }
   PagePoolStats stats() const;
@@ -73,15 +88,18 @@ class PagePool {
   friend class PageHandle;
   PagePool(size_t page_bytes, size_t stride, uint32_t capacity, uint8_t* memory);
 
+  Result<PageHandle> Take(bool clears);
   uint8_t* PageAt(uint32_t page) const { return memory_ + size_t{page} * stride_; }
   void Pin(uint32_t page);
   void Unpin(uint32_t page);
+  bool IsShared(uint32_t page) const;
 
   // Constant after construction.
   const size_t page_bytes_;
   const size_t stride_;  // page_bytes_ rounded up to the alignment
   const uint32_t capacity_;
   uint8_t* const memory_;
+  std::function<bool()> reclaim_;  // constant while pages are acquired
 
   mutable std::mutex mutex_;
   std::vector<uint32_t> pins_;  // guarded by mutex_: handles of each page used so far

@@ -114,6 +114,34 @@ TEST(PagePool, CountsUseAndHighWater) {
   EXPECT_EQ(pool->stats().capacity_bytes(), 1000u);
 }
 
+TEST(PagePool, ReclaimsBeforeItRefuses) {
+  const auto pool = MakePool(64, 2 * 64);
+  std::vector<PageHandle> spare;
+  spare.push_back(std::move(pool->Acquire()).value());
+  const PageHandle held = std::move(pool->Acquire()).value();
+  pool->SetReclaim([&spare] {
+    if (spare.empty()) return false;
+    spare.pop_back();
+    return true;
+  });
+  const auto page = pool->Acquire();
+  EXPECT_TRUE(page.ok());
+  EXPECT_TRUE(spare.empty());
+  EXPECT_EQ(pool->Acquire().status().code(), StatusCode::kResourceExhausted);
+}
+
+TEST(PagePool, AHandleKnowsWhetherOthersPinItsPage) {
+  const auto pool = MakePool(64, 64);
+  const PageHandle first = std::move(pool->Acquire()).value();
+  EXPECT_FALSE(first.is_shared());
+  {
+    const PageHandle second = first.Share();
+    EXPECT_TRUE(first.is_shared());
+    EXPECT_TRUE(second.is_shared());
+  }
+  EXPECT_FALSE(first.is_shared());
+}
+
 TEST(PagePool, ThreadsNeverHoldTheSamePage) {
   const auto pool = MakePool(64, 8 * 64);
   std::vector<int> collisions(4, 0);

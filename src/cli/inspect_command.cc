@@ -1,17 +1,24 @@
 #include "cli/inspect_command.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 
+#include "base/mapped_file.h"
+#include "base/thread_pool.h"
+#include "cli/progress_line.h"
 #include "cli/quantity.h"
 #include "cli/text_table.h"
 #include "fmt/format.h"
 #include "layout/model_config.h"
 #include "weights/checkpoint.h"
+#include "weights/fingerprint.h"
 
 namespace emberkv {
 namespace {
@@ -19,19 +26,57 @@ namespace {
 struct InspectOptions {
   std::string model;
   bool json = false;
+  bool full_fingerprint = false;
 };
+
+constexpr uint64_t kMaxConfigBytes = uint64_t{4} << 20;
 
 struct Inspection {
   Checkpoint checkpoint;
   double open_seconds = 0;  // mapping and checking all files
+  Digest fingerprint;
+  double fingerprint_seconds = 0;
+  std::optional<Digest> full_fingerprint;
+  double full_fingerprint_seconds = 0;
 };
 
-Result<Inspection> Inspect(const std::string& model) {
-  EMBERKV_ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(model));
+// The seconds that `work` takes.
+template <class Work>
+double Timed(Work&& work) {
   const auto start = std::chrono::steady_clock::now();
-  EMBERKV_ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::Open(model, config));
+  work();
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-  return Inspection{std::move(checkpoint), elapsed.count()};
+  return elapsed.count();
+}
+
+Digest FullFingerprintWithProgress(const Checkpoint& checkpoint, const std::string& config_text,
+                                   ThreadPool& pool) {
+  ProgressLine line;
+  return FullFingerprint(checkpoint, config_text, pool, [&line](uint64_t done, uint64_t total) {
+    line.Show(fmt::format("hashed {} of {}", BinarySize(done), BinarySize(total)));
+  });
+}
+
+Result<Inspection> Inspect(const InspectOptions& options) {
+  EMBERKV_ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(options.model));
+  EMBERKV_ASSIGN_OR_RETURN(const std::string config_text,
+                           ReadTextFile(options.model + "/config.json", kMaxConfigBytes));
+  std::optional<Result<Checkpoint>> opened;
+  const double open_seconds =
+      Timed([&] { opened.emplace(Checkpoint::Open(options.model, config)); });
+  EMBERKV_ASSIGN_OR_RETURN(Checkpoint checkpoint, *std::move(opened));
+
+  Inspection inspection{std::move(checkpoint), open_seconds, {}, 0, {}, 0};
+  ThreadPool pool(std::max(1, static_cast<int>(std::thread::hardware_concurrency())));
+  inspection.fingerprint_seconds = Timed(
+      [&] { inspection.fingerprint = ModelFingerprint(inspection.checkpoint, config_text, pool); });
+  if (options.full_fingerprint) {
+    inspection.full_fingerprint_seconds = Timed([&] {
+      inspection.full_fingerprint =
+          FullFingerprintWithProgress(inspection.checkpoint, config_text, pool);
+    });
+  }
+  return inspection;
 }
 
 std::vector<std::string> Row(const std::string& label, const TensorCount& count) {
@@ -78,6 +123,18 @@ std::string EngramText(const Checkpoint& checkpoint) {
   return table.ToString();
 }
 
+std::string FingerprintText(const Inspection& inspection) {
+  std::string text =
+      fmt::format("model fingerprint  {}  (config, headers, samples; {:.3f} s)\n",
+                  DigestText(inspection.fingerprint), inspection.fingerprint_seconds);
+  if (inspection.full_fingerprint) {
+    text +=
+        fmt::format("full fingerprint   {}  (every byte; {:.3f} s)\n",
+                    DigestText(*inspection.full_fingerprint), inspection.full_fingerprint_seconds);
+  }
+  return text;
+}
+
 std::string InspectText(const Inspection& inspection) {
   const Checkpoint& checkpoint = inspection.checkpoint;
   const CheckpointSummary& summary = checkpoint.summary();
@@ -87,6 +144,7 @@ std::string InspectText(const Inspection& inspection) {
       Grouped(static_cast<uint64_t>(summary.total.tensors)), BinarySize(summary.total.bytes),
       Grouped(summary.total.bytes), Grouped(static_cast<uint64_t>(summary.total.parameters)));
   text += fmt::format("opened and checked in {:.3f} s\n\n", inspection.open_seconds);
+  text += FingerprintText(inspection) + "\n";
   text += FamilyTable(summary) + "\n" + DTypeTable(summary) + "\n" + EngramText(checkpoint);
   return text;
 }
@@ -125,12 +183,18 @@ std::string InspectJson(const Inspection& inspection) {
                                      {"bytes", table.size_bytes()}});
   }
   json["open_seconds"] = inspection.open_seconds;
+  json["model_fingerprint"] = DigestText(inspection.fingerprint);
+  json["model_fingerprint_seconds"] = inspection.fingerprint_seconds;
+  if (inspection.full_fingerprint) {
+    json["full_fingerprint"] = DigestText(*inspection.full_fingerprint);
+    json["full_fingerprint_seconds"] = inspection.full_fingerprint_seconds;
+  }
   // A path need not be UTF-8, which the default would answer with an exception.
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 int RunInspect(const InspectOptions& options) {
-  const Result<Inspection> inspection = Inspect(options.model);
+  const Result<Inspection> inspection = Inspect(options);
   if (!inspection.ok()) {
     const std::string message = "emberkv inspect: " + inspection.status().message() + "\n";
     std::fputs(message.c_str(), stderr);
@@ -149,6 +213,8 @@ void AddInspectCommand(CLI::App& app, int* exit_code) {
   auto options = std::make_shared<InspectOptions>();
   command->add_option("model", options->model, "The checkpoint's folder")->required();
   command->add_flag("--json", options->json, "Print JSON");
+  command->add_flag("--full-fingerprint", options->full_fingerprint,
+                    "Also hash every byte of the checkpoint (minutes for a released model)");
   command->callback([options, exit_code] { *exit_code = RunInspect(*options); });
 }
 

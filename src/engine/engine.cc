@@ -8,15 +8,20 @@
 #include <utility>
 
 #include "base/isa.h"
+#include "base/mapped_file.h"
 #include "engine/engine_parts.h"
+#include "store/local_store.h"
 #include "tokenizer/token_map.h"
 #include "weights/checkpoint.h"
+#include "weights/fingerprint.h"
 
 namespace emberkv {
 namespace {
 
 constexpr int kMaxThreads = 1024;
 constexpr int kMaxPrefillChunk = 65536;
+constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
+constexpr uint64_t kMaxTokenizerBytes = uint64_t{256} << 20;
 
 Status OutOfRange(const char* field, int64_t value, int64_t smallest, int64_t largest) {
   return InvalidArgument(
@@ -63,6 +68,45 @@ Result<std::vector<int32_t>> LoadEngramMap(const EngineOptions& options, const M
   return std::vector<int32_t>(map.ids().begin(), map.ids().end());
 }
 
+// What pages of this model may be reused for: weights, config, tokenizer, layout and numerics.
+Result<Digest> KeyRootOf(const std::string& model_dir, const Checkpoint& checkpoint,
+                         const CacheLayout& layout, ThreadPool& threads) {
+  const std::filesystem::path dir(model_dir);
+  EMBERKV_ASSIGN_OR_RETURN(const std::string config,
+                           ReadTextFile((dir / "config.json").string(), kMaxConfigBytes));
+  IdentityFields fields;
+  fields.model = ModelFingerprint(checkpoint, config, threads);
+  std::error_code ignored;
+  if (std::filesystem::exists(dir / "tokenizer.json", ignored)) {
+    EMBERKV_ASSIGN_OR_RETURN(const std::string tokenizer,
+                             ReadTextFile((dir / "tokenizer.json").string(), kMaxTokenizerBytes));
+    fields.tokenizer = Sha256(tokenizer);
+  }
+  fields.layout = LayoutFingerprint(layout);
+  fields.numerics_revision = kNumericsRevision;
+  return KeyRoot(fields);
+}
+
+Status OpenCaches(const EngineOptions& options, std::unique_ptr<PagePool> pool, EngineParts* parts) {
+  if (!options.store_dir.empty()) {
+    LocalStoreOptions store;
+    store.directory = options.store_dir;
+    store.budget_bytes = options.store_budget_bytes;
+    store.retention = options.store_retention;
+    EMBERKV_ASSIGN_OR_RETURN(parts->store, LocalStore::Open(std::move(store), &parts->clock));
+  }
+  parts->cache = std::make_unique<PageCache>(std::move(pool), parts->store.get());
+  WindowPoolOptions windows;
+  windows.ttl_us = options.window_ttl.count();
+  if (options.window_budget_bytes) {
+    windows.budget_bytes = *options.window_budget_bytes;
+  } else {
+    EMBERKV_ASSIGN_OR_RETURN(windows.budget_bytes, DefaultWindowBudget());
+  }
+  parts->windows = std::make_unique<WindowPool>(windows, &parts->clock);
+  return Status::Ok();
+}
+
 }  // namespace
 
 Engine::Engine(std::shared_ptr<EngineParts> parts) : parts_(std::move(parts)) {}
@@ -83,30 +127,45 @@ Result<std::unique_ptr<Engine>> Engine::Load(const EngineOptions& options,
   if (!options.kv_budget_bytes) {
     EMBERKV_ASSIGN_OR_RETURN(budget, DefaultPoolBudget());
   }
-  EMBERKV_ASSIGN_OR_RETURN(parts->pool, PagePool::Make(layout.page_bytes, budget));
+  EMBERKV_ASSIGN_OR_RETURN(std::unique_ptr<PagePool> pool, PagePool::Make(layout.page_bytes, budget));
 
   EMBERKV_ASSIGN_OR_RETURN(parts->tokenizer, LoadTokenizer(options.model_dir));
   EMBERKV_ASSIGN_OR_RETURN(std::vector<int32_t> token_map,
                            LoadEngramMap(options, config, parts->tokenizer));
   parts->num_token_ids =
       token_map.empty() ? config.vocab_size : static_cast<int32_t>(token_map.size());
-  EMBERKV_ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::Open(options.model_dir, config));
-  EMBERKV_ASSIGN_OR_RETURN(parts->model,
-                           Model::Load(std::make_shared<Checkpoint>(std::move(checkpoint)), config,
-                                       layout, std::move(token_map), progress));
+  EMBERKV_ASSIGN_OR_RETURN(Checkpoint opened, Checkpoint::Open(options.model_dir, config));
+  const auto checkpoint = std::make_shared<const Checkpoint>(std::move(opened));
+  EMBERKV_ASSIGN_OR_RETURN(parts->key_root,
+                           KeyRootOf(options.model_dir, *checkpoint, layout, parts->threads));
+  EMBERKV_RETURN_IF_ERROR(OpenCaches(options, std::move(pool), parts.get()));
+  EMBERKV_ASSIGN_OR_RETURN(
+      parts->model, Model::Load(checkpoint, config, layout, std::move(token_map), progress));
   return std::unique_ptr<Engine>(new Engine(std::move(parts)));
 }
 
 Result<std::unique_ptr<Session>> Engine::OpenSession(const SessionOptions& options) const {
-  EMBERKV_ASSIGN_OR_RETURN(const int64_t max_context,
+  SessionOptions checked = options;
+  EMBERKV_ASSIGN_OR_RETURN(checked.max_context,
                            ContextOf(options.max_context, parts_->max_context));
-  return std::unique_ptr<Session>(new Session(parts_, max_context));
+  return std::unique_ptr<Session>(new Session(parts_, checked));
 }
 
 const ModelConfig& Engine::config() const { return parts_->model->config(); }
 const CacheLayout& Engine::layout() const { return parts_->model->layout(); }
 size_t Engine::weight_bytes() const { return parts_->model->weight_bytes(); }
-PagePoolStats Engine::pool_stats() const { return parts_->pool->stats(); }
+PagePoolStats Engine::pool_stats() const { return parts_->cache->pool()->stats(); }
+
+EngineCacheStats Engine::cache_stats() const {
+  EngineCacheStats stats;
+  stats.pages = parts_->cache->stats();
+  stats.windows = parts_->windows->stats();
+  if (parts_->store) stats.store = parts_->store->Stats();
+  return stats;
+}
+
+bool Engine::Flush(std::chrono::milliseconds timeout) const { return parts_->cache->Flush(timeout); }
+
 int64_t Engine::max_context() const { return parts_->max_context; }
 int Engine::num_threads() const { return parts_->threads.num_threads(); }
 const char* Engine::isa_name() const { return IsaName(ActiveIsa()); }

@@ -5,6 +5,7 @@
 // they need, so the order in which engine and sessions end does not matter.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -15,12 +16,14 @@
 #include <vector>
 
 #include "base/status.h"
-#include "cache/page_pool.h"
+#include "cache/page_cache.h"
 #include "engine/replay.h"
 #include "engine/sampler.h"
 #include "engine/session.h"
 #include "layout/cache_layout.h"
 #include "layout/model_config.h"
+#include "store/kv_store.h"
+#include "window/window_pool.h"
 
 namespace emberkv {
 
@@ -30,10 +33,21 @@ struct EngineOptions {
   std::optional<size_t> kv_budget_bytes;  // of the page pool; else a share of free memory
   int64_t max_context = 0;                // tokens of a session; 0: max_position_embeddings
   int prefill_chunk = 512;                // tokens of one prefill step
+
+  // The durable tier; none when the directory is empty.
+  std::string store_dir;
+  uint64_t store_budget_bytes = uint64_t{16} << 30;  // of disk
+  std::chrono::microseconds store_retention = std::chrono::hours(72);
+
+  std::optional<size_t> window_budget_bytes;  // of encoder window checkpoints; else 10 % of memory
+  std::chrono::microseconds window_ttl = std::chrono::minutes(5);
 };
 
-struct SessionOptions {
-  int64_t max_context = 0;  // 0: the engine's
+// What the engine's caches hold and did.
+struct EngineCacheStats {
+  PageCacheStats pages;
+  WindowPoolStats windows;
+  std::optional<StoreStats> store;  // none without a store
 };
 
 class Engine {
@@ -50,6 +64,12 @@ class Engine {
   const CacheLayout& layout() const;
   size_t weight_bytes() const;  // resident
   PagePoolStats pool_stats() const;
+  EngineCacheStats cache_stats() const;
+
+  // Waits until all complete blocks are durable or refused, or `timeout` has passed. True when they are;
+  // also without a store.
+  bool Flush(std::chrono::milliseconds timeout) const;
+
   int64_t max_context() const;
   int num_threads() const;
   const char* isa_name() const;  // the instruction set that kernels run on

@@ -5,11 +5,15 @@
 #include <mutex>
 #include <optional>
 
+#include "base/clock.h"
 #include "base/thread_pool.h"
-#include "cache/page_pool.h"
+#include "cache/page_cache.h"
+#include "layout/identity.h"
 #include "model/model.h"
 #include "model/step.h"
+#include "store/kv_store.h"
 #include "tokenizer/tokenizer.h"
+#include "window/window_pool.h"
 
 namespace emberkv {
 
@@ -18,11 +22,18 @@ struct EngineParts {
 
   // Constant once loaded.
   std::unique_ptr<const Model> model;
-  std::unique_ptr<PagePool> pool;
   std::optional<Tokenizer> tokenizer;
+  Digest key_root;  // of this model, tokenizer and layout
+  Digest tenant;    // zero: one user
   int64_t max_context = 0;
   int prefill_chunk = 0;
   int32_t num_token_ids = 0;  // ids that the model has, and Engram's token map too
+
+  // Thread-safe. The store outlives the cache, the clock both.
+  SystemClock clock;
+  std::unique_ptr<KvStore> store;  // null without a store
+  std::unique_ptr<PageCache> cache;
+  std::unique_ptr<WindowPool> windows;
 
   // Whoever holds step_mutex is the model thread.
   std::mutex step_mutex;

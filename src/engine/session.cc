@@ -55,10 +55,10 @@ double SessionStats::token_layer_share() const {
   return Ratio(static_cast<double>(token_layers), full_token_layers);
 }
 
-Session::Session(std::shared_ptr<EngineParts> parts, int64_t max_context)
+Session::Session(std::shared_ptr<EngineParts> parts, const SessionOptions& options)
     : parts_(std::move(parts)),
-      max_context_(max_context),
-      table_(parts_->pool.get(), parts_->model->layout().block_size),
+      options_(options),
+      table_(parts_->cache->pool(), parts_->model->layout().block_size),
       windows_(parts_->model->layout().window_bytes()),
       tails_(parts_->model->layout().tail_bytes / sizeof(float)) {
   state_.windows = windows_.data();
@@ -77,10 +77,10 @@ Status Session::CheckPrefill(std::span<const int32_t> tokens) const {
     }
   }
   const int64_t total = num_tokens() + static_cast<int64_t>(tokens.size());
-  if (total > max_context_) {
+  if (total > options_.max_context) {
     return ResourceExhausted(
         fmt::format("the session holds {} tokens and the prompt has {}; the context is {} tokens",
-                    num_tokens(), tokens.size(), max_context_));
+                    num_tokens(), tokens.size(), options_.max_context));
   }
   return Status::Ok();
 }
@@ -90,21 +90,51 @@ Status Session::Prefill(std::span<const int32_t> tokens, const PrefillOptions& o
   const Stopwatch watch;
   const int64_t had = num_tokens();
   const int64_t total = had + static_cast<int64_t>(tokens.size());
-  EMBERKV_RETURN_IF_ERROR(table_.Reserve(total));
+  const bool is_first = had == 0;
+  ComputeClaim claim;
+  if (is_first && options_.reuses_prefixes && MayReuse(options.replay)) {
+    EMBERKV_RETURN_IF_ERROR(ReusePrefix(tokens, options, &claim));
+  }
+  const Status reserved = table_.Reserve(total);
+  if (!reserved.ok()) {
+    if (is_first) StartOver();
+    return reserved;
+  }
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
 
-  const int64_t computed_before = computed_;
-  const Status status =
-      RunPlan(PlanPrefill(parts_->model->layout(), parts_->model->config().sliding_window,
-                          options.replay, {computed_, state_.decoder_begin}, total),
-              options);
+  const Status status = RunPlan(PlanOf(options, total), options);
   if (status.code() == StatusCode::kCancelled) {
-    tokens_.resize(static_cast<size_t>(std::max(had, computed_)));
-    table_.Trim(num_tokens());
+    if (resume_) {  // the shared rows beyond the replay belong to tokens that are forgotten now
+      StartOver();
+    } else {
+      tokens_.resize(static_cast<size_t>(std::max(had, computed_)));
+      table_.Trim(num_tokens());
+    }
   }
-  prefill_tokens_ += computed_ - computed_before;
+  if (status.ok()) PublishBoundary();
+  prefill_tokens_ += std::max<int64_t>(0, num_tokens() - had);
   prefill_seconds_ += watch.seconds();
   return status;
+}
+
+ReplayPlan Session::PlanOf(const PrefillOptions& options, int64_t total) const {
+  ReplayPlan plan = PlanPrefill(parts_->model->layout(), parts_->model->config().sliding_window,
+                                options.replay, {computed_, state_.decoder_begin}, total);
+  if (resume_) {
+    plan.decoder_begin = resume_->decoder_begin;
+    plan.note.clear();
+  }
+  return plan;
+}
+
+// Where the next step ends at the latest: at a chunk's size, at the hit while rows below it are replayed,
+// at the prompt's last block boundary, whose windows are kept, or at `end`.
+int64_t Session::NextStop(int64_t end) const {
+  int64_t stop = std::min(computed_ + parts_->prefill_chunk, end);
+  if (resume_) stop = std::min(stop, resume_->hit);
+  const int64_t block = parts_->model->layout().block_size;
+  const int64_t boundary = end / block * block;
+  return computed_ < boundary ? std::min(stop, boundary) : stop;
 }
 
 Status Session::RunPlan(const ReplayPlan& plan, const PrefillOptions& options) {
@@ -116,10 +146,18 @@ Status Session::RunPlan(const ReplayPlan& plan, const PrefillOptions& options) {
     state_.decoder_begin = plan.decoder_begin;
     replay_ = plan.mode;
     replay_note_ = plan.note;
-    const int64_t end = std::min(computed_ + parts_->prefill_chunk, plan.end);
-    EMBERKV_RETURN_IF_ERROR(RunStep(end, end == plan.end));
+    const int64_t end = NextStop(plan.end);
+    EMBERKV_RETURN_IF_ERROR(Advance(end, end == plan.end));
     if (options.progress) options.progress(computed_ - plan.begin, plan.end - plan.begin);
   }
+  return Status::Ok();
+}
+
+// Runs a step and does what its end calls for.
+Status Session::Advance(int64_t end, bool wants_logits) {
+  EMBERKV_RETURN_IF_ERROR(RunStep(end, wants_logits));
+  if (resume_ && computed_ == resume_->hit) FinishReplay();
+  SealBlocks();
   return Status::Ok();
 }
 
@@ -161,7 +199,7 @@ struct Session::Answer {
 
 Status Session::ComputeSampledToken() {
   EMBERKV_RETURN_IF_ERROR(table_.Reserve(num_tokens()));
-  EMBERKV_RETURN_IF_ERROR(RunStep(num_tokens(), true));
+  EMBERKV_RETURN_IF_ERROR(Advance(num_tokens(), true));
   ++decode_tokens_;
   return Status::Ok();
 }
@@ -176,7 +214,7 @@ Status Session::SampleInto(const GenerateOptions& options, Answer* answer) {
       return Status::Ok();
     }
     if (static_cast<int64_t>(generation.tokens.size()) == options.max_tokens ||
-        num_tokens() == max_context_) {
+        num_tokens() == options_.max_context) {
       generation.finish_reason = FinishReason::kLength;
       return Status::Ok();
     }
@@ -220,6 +258,7 @@ Result<Generation> Session::Generate(const GenerateOptions& options) {
   const Stopwatch watch;
   const Status status = SampleInto(options, &answer);
   decode_seconds_ += watch.seconds();
+  if (status.ok()) PublishBoundary();
   EMBERKV_RETURN_IF_ERROR(status);
   if (answer.decoder && !answer.filter.is_stopped()) {
     answer.Add(answer.filter.Push(answer.decoder->Finish()), options);
@@ -249,11 +288,12 @@ SessionStats Session::stats() const {
   stats.decode_seconds = decode_seconds_;
   stats.replay = replay_;
   stats.replay_note = replay_note_;
+  stats.reuse = reuse_;
   return stats;
 }
 
 std::span<const uint8_t> Session::page(size_t block) const {
-  return {table_.pages()[block], parts_->pool->page_bytes()};
+  return {table_.pages()[block], parts_->cache->pool()->page_bytes()};
 }
 
 }  // namespace emberkv

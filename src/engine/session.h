@@ -20,15 +20,24 @@
 
 #include "base/status.h"
 #include "cache/block_table.h"
+#include "engine/prefix_match.h"
 #include "engine/replay.h"
+#include "engine/resume.h"
 #include "engine/sampler.h"
 #include "engine/stop.h"
 #include "model/sequence_state.h"
 #include "tokenizer/tokenizer.h"
+#include "window/window_pool.h"
 
 namespace emberkv {
 
 struct EngineParts;
+
+struct SessionOptions {
+  int64_t max_context = 0;     // tokens; 0: the engine's
+  bool reuses_prefixes = true; // look the first prompt's beginning up in the caches
+  bool no_store = false;       // leave nothing behind on any tier
+};
 
 struct PrefillOptions {
   ReplayMode replay = ReplayMode::kBounded;
@@ -61,6 +70,19 @@ struct Generation {
   double first_token_seconds = 0;  // from the call to the first token; 0 without one
 };
 
+// What a session's first prompt took from the caches.
+struct ReuseStats {
+  int64_t hit_tokens = 0;       // global rows that were there
+  int64_t replayed_tokens = 0;  // of these, run again to rebuild windows
+  int64_t resident_blocks = 0;  // of the hit: found in memory
+  int64_t store_blocks = 0;     // read from the store
+  size_t bytes_read = 0;
+  double restore_seconds = 0;   // looking up and reading
+  bool from_checkpoint = false;  // the encoder windows at the hit were alive
+  uint64_t replayed_at = 0;     // provenance of what was computed: 0 is canonical
+  std::string_view miss_reason;  // why the first missing block was not there; empty: nothing was looked up
+};
+
 struct SessionStats {
   int64_t tokens = 0;           // held, the one not yet computed included
   int64_t computed_tokens = 0;  // in the caches
@@ -86,6 +108,8 @@ struct SessionStats {
 
   ReplayMode replay = ReplayMode::kBounded;  // of the last prefill
   std::string replay_note;                   // ReplayPlan::note of the last prefill
+
+  ReuseStats reuse;
 };
 
 class Session {
@@ -95,9 +119,10 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   // Appends `tokens` and computes them in chunks; a token that Generate sampled last goes before them.
+  // A session's first prompt takes from the caches what they hold of its beginning.
   // Refused, and the session unchanged: no tokens, ids the model does not have, more than the context
-  // holds, no pages left. kCancelled: the chunks that were complete stay, the rest of `tokens` is
-  // forgotten, and a later Prefill continues from there. Any other failure is of the model or its
+  // holds, no pages left. kCancelled: the chunks that were complete stay (none while a hit is being
+  // replayed), the rest of `tokens` is forgotten, and a later Prefill continues from there. Any other failure is of the model or its
   // files and leaves the session unusable: every later call returns it.
   Status Prefill(std::span<const int32_t> tokens, const PrefillOptions& options = {});
 
@@ -119,17 +144,28 @@ class Session {
  private:
   friend class Engine;
   struct Answer;
-  Session(std::shared_ptr<EngineParts> parts, int64_t max_context);
+  Session(std::shared_ptr<EngineParts> parts, const SessionOptions& options);
 
   Status CheckPrefill(std::span<const int32_t> tokens) const;
+  Status ReusePrefix(std::span<const int32_t> prompt, const PrefillOptions& options,
+                     ComputeClaim* claim);
+  void Resume(const ResumePlan& plan, PrefixMatch match);
+  void FinishReplay();
+  void StartOver();
+  ReplayPlan PlanOf(const PrefillOptions& options, int64_t total) const;
   Status RunPlan(const ReplayPlan& plan, const PrefillOptions& options);
+  int64_t NextStop(int64_t end) const;
+  Status Advance(int64_t end, bool wants_logits);
+  void SealBlocks();
+  void KeepBoundary();
+  void PublishBoundary();
   Status RunStep(int64_t end, bool wants_logits);
   Status ComputeSampledToken();
   Status SampleInto(const GenerateOptions& options, Answer* answer);
   int64_t num_tokens() const { return static_cast<int64_t>(tokens_.size()); }
 
   const std::shared_ptr<EngineParts> parts_;
-  const int64_t max_context_;
+  const SessionOptions options_;
 
   std::vector<int32_t> tokens_;
   int64_t computed_ = 0;  // tokens_[0, computed_) are in the caches
@@ -139,6 +175,15 @@ class Session {
   SequenceState state_;
   std::vector<float> logits_;  // of the last token, until it is used
   Status broken_;              // not OK: the caches cannot be trusted any more
+
+  // The blocks as the caches know them: hashes of the full blocks in the table, all of them shared.
+  std::vector<BlockHash> chain_;
+  Provenance provenance_;  // of blocks sealed from now on
+  std::optional<ResumePlan> resume_;  // of the first prompt, while its rows below the hit run again
+  std::shared_ptr<const WindowCheckpoint> checkpoint_;  // to be restored when the replay is done
+  std::optional<WindowCheckpoint> boundary_;  // encoder windows at the end of the last block sealed
+  BlockHash boundary_hash_;                   // that block
+  ReuseStats reuse_;
 
   // Counters of stats().
   int64_t token_layers_ = 0;

@@ -48,7 +48,9 @@ Engine& SharedTiny() {
 }
 
 std::unique_ptr<Session> Open(const Engine& engine) {
-  auto session = engine.OpenSession();
+  SessionOptions alone;  // equalities are of computing, not of what other tests left in the caches
+  alone.reuses_prefixes = false;
+  auto session = engine.OpenSession(alone);
   EXPECT_TRUE(session.ok()) << session.status().ToString();
   return std::move(session).value();
 }

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <regex>
+#include <utility>
 
 #include "ember_tiny.h"
 
@@ -50,23 +50,33 @@ TEST(Engine, AnswersAPlantedFact) {
   }
 }
 
+// Key and code of the next "The code for KEY is CODE." at or after *at; moves *at behind it.
+std::pair<std::string, std::string> NextFact(const std::string& text, size_t* at) {
+  const std::string begin = "The code for ", middle = " is ";
+  const size_t key = text.find(begin, *at);
+  if (key == std::string::npos) return {};
+  const size_t is = text.find(middle, key), stop = text.find('.', key);
+  *at = stop;
+  const size_t key_begin = key + begin.size(), code_begin = is + middle.size();
+  return {text.substr(key_begin, is - key_begin), text.substr(code_begin, stop - code_begin)};
+}
+
 TEST(Engine, AnswersSeveralQuestionsInOneSession) {
   const std::string text = RecallPrompts(2048).at(1).text;
   const std::string document = text.substr(0, text.find("\nQuestion:"));
-  const std::regex fact("The code for (\\w+ \\w+) is (\\d+ \\d+)\\.");
   const auto session = Open(SharedTiny());
   std::string pending = document;
   int right = 0, asked = 0;
-  for (std::sregex_iterator it(document.begin(), document.end(), fact), end;
-       it != end && asked < 4; ++it, ++asked) {
-    pending += "\nQuestion: What is the code for " + (*it)[1].str() + "? Answer:";
+  for (size_t at = 0; asked < 4; ++asked) {
+    const auto [key, code] = NextFact(document, &at);
+    ASSERT_FALSE(key.empty());
+    pending += "\nQuestion: What is the code for " + key + "? Answer:";
     ASSERT_TRUE(session->Prefill(Encoded(pending)).ok());
     const Generation answer = Answer(*session);
-    right += answer.text == " " + (*it)[2].str() + ".";
+    right += answer.text == " " + code + "." ? 1 : 0;
     EXPECT_EQ(session->tokens().back(), SharedTiny().config().eos_token_id);
     pending.clear();
   }
-  ASSERT_EQ(asked, 4);
   EXPECT_GE(right, 3);  // the model itself misses some
   // The EOS sampled last is held and not yet computed; the others were computed by later prefills.
   EXPECT_EQ(session->stats().tokens, session->stats().computed_tokens + 1);

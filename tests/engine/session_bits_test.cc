@@ -80,24 +80,31 @@ TEST(SessionBits, ExactReplayInPiecesEqualsFull) {
 
 TEST(SessionBits, APrefillCancelledAnywhereGoesOnToTheSameResult) {
   const std::vector<int32_t> tokens = PromptTokens(301);
-  const auto engine = LoadTiny(TinyOptions(2, 40));  // 8 chunks
+  const auto engine = LoadTiny(TinyOptions(2, 40));
   ASSERT_NE(engine, nullptr);
   for (const ReplayMode mode : kAllModes) {
     const SessionBytes wanted = Prefilled(*engine, tokens, mode);
-    for (int64_t chunks = 0; chunks < 8; ++chunks) {
+    std::vector<int64_t> stops = {0};  // before the first step, and after each but the last
+    const auto counted = Open(*engine);
+    PrefillOptions counting;
+    counting.replay = mode;
+    counting.progress = [&](int64_t done, int64_t) { stops.push_back(done); };
+    ASSERT_TRUE(counted->Prefill(tokens, counting).ok());
+    stops.pop_back();
+    ASSERT_GE(stops.size(), 8u);
+    for (const int64_t stop : stops) {
       const auto session = Open(*engine);
-      std::atomic<bool> cancel = chunks == 0;
+      std::atomic<bool> cancel = stop == 0;
       PrefillOptions options;
       options.replay = mode;
       options.cancel = &cancel;
-      options.progress = [&](int64_t done, int64_t) { cancel = done == 40 * chunks; };
+      options.progress = [&](int64_t done, int64_t) { cancel = done == stop; };
       ASSERT_EQ(session->Prefill(tokens, options).code(), StatusCode::kCancelled);
-      ASSERT_EQ(session->tokens().size(), static_cast<size_t>(40 * chunks));
-      EXPECT_EQ(session->stats().pages, (40 * chunks + 127) / 128);
+      ASSERT_EQ(session->tokens().size(), static_cast<size_t>(stop));
+      EXPECT_EQ(session->stats().pages, (stop + 127) / 128);
       EXPECT_EQ(session->Generate().status().code(), StatusCode::kInvalidArgument);
-      ASSERT_TRUE(PrefillAs(*session, {tokens.begin() + 40 * chunks, tokens.end()}, mode).ok());
-      ExpectSameBytes(wanted, BytesOf(*session),
-                      std::to_string(chunks) + " chunks, " + ReplayModeName(mode));
+      ASSERT_TRUE(PrefillAs(*session, {tokens.begin() + stop, tokens.end()}, mode).ok());
+      ExpectSameBytes(wanted, BytesOf(*session), std::to_string(stop) + " tokens, " + ReplayModeName(mode));
     }
   }
 }

@@ -117,7 +117,7 @@ TEST_P(Invariance, ExactReplayEqualsFullAndBoundedDoesNot) {
 // Scores are tiled, so a call needs the same scratch late in a long context as early in it.
 TEST_P(Invariance, ScratchDoesNotGrowWithTheContext) {
   const TinyModel& tiny = golden::Tiny(GetParam());
-  ThreadPool pool(2);
+  ThreadPool pool(1);  // scratch per thread depends on who works first
   Sequence sequence(tiny, Tokens(tiny, kLength));
   Step step(&pool);
   size_t early = 0;

@@ -1,0 +1,383 @@
+#include "store/local_store.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "store/store_format.h"
+
+namespace emberkv {
+namespace {
+
+constexpr size_t kMaxTokensOfRecord = LocalStore::kMaxTokensOfRecord;
+constexpr int64_t kRecordMomentEveryUs = 60'000'000;
+constexpr size_t kErasedPerCommit = 8192;
+
+// What the index may take: its log and tables while they are few, and then some 0.8 % of the pages'
+// bytes, four times what rows of 112-KiB records come to.
+uint64_t IndexReserveBytes(uint64_t budget_bytes) { return (uint64_t{8} << 20) + budget_bytes / 128; }
+
+uint64_t SegmentBytesFor(const LocalStoreOptions& options) {
+  if (options.segment_bytes != 0) return options.segment_bytes;
+  constexpr uint64_t kMostBytes = uint64_t{1} << 30;
+  constexpr uint64_t kSegmentsAtLeast = 32;  // emptied one by one, so each is a small part of the store
+  uint64_t bytes = kMostBytes;
+  const uint64_t largest_record = RecordBytes(kMaxTokensOfRecord, options.max_page_bytes);
+  while (bytes > options.budget_bytes / kSegmentsAtLeast && bytes / 2 >= largest_record) bytes /= 2;
+  return bytes;
+}
+
+Status CheckOptions(const LocalStoreOptions& options) {
+  if (options.retention.count() <= 0) return InvalidArgument("store: retention must be above 0");
+  if (options.segment_bytes % kSlotBytes != 0) {
+    return InvalidArgument(fmt::format("store: segment_bytes is {}, must be a multiple of {}",
+                                       options.segment_bytes, kSlotBytes));
+  }
+  constexpr uint64_t kMostBytes = uint64_t{1} << 30;
+  if (options.max_page_bytes == 0 || options.max_page_bytes > kMostBytes) {
+    return InvalidArgument(fmt::format("store: max_page_bytes is {}, must be from 1 to {}",
+                                       options.max_page_bytes, kMostBytes));
+  }
+  return Status::Ok();
+}
+
+Result<DurableClock> ContinueTime(const StoreIndex& index, const LocalStoreOptions& options,
+                                  const Clock* clock) {
+  Result<std::optional<DurableMoment>> recorded = index.Moment();
+  if (recorded.ok() && *recorded) return DurableClock(clock, **recorded);
+  if (recorded.ok()) return DurableClock(clock, StartDurableTime(*clock));
+  if (recorded.status().code() != StatusCode::kDataLoss) return recorded.status();
+  // The record is lost: time goes on from the last use that the deadlines tell of.
+  SegmentBook book;
+  EMBERKV_ASSIGN_OR_RETURN(const std::vector<SegmentEntry> segments, index.Segments());
+  for (const SegmentEntry& segment : segments) book.Set(segment);
+  const int64_t last_use_us = book.last_deadline_us() - options.retention.count();
+  return DurableClock(clock, StartDurableTime(*clock, std::max<int64_t>(last_use_us, 0)));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<LocalStore>> LocalStore::Open(LocalStoreOptions options, const Clock* clock) {
+  EMBERKV_RETURN_IF_ERROR(CheckOptions(options));
+  if (options.deadline_step.count() <= 0) options.deadline_step = options.retention / 64;
+  options.deadline_step = std::max(options.deadline_step, std::chrono::microseconds(1));
+  if (options.io == nullptr) options.io = MakeSegmentIo();
+  if (!options.failpoint) options.failpoint = [](std::string_view) {};
+
+  EMBERKV_RETURN_IF_ERROR(PrepareStoreDirectory(options.directory));
+  EMBERKV_ASSIGN_OR_RETURN(DirectoryLock lock, DirectoryLock::Take(options.directory));
+  options.failpoint("open.locked");
+  EMBERKV_ASSIGN_OR_RETURN(const uint64_t segment_bytes,
+                           ReadOrWriteFormat(options.directory, SegmentBytesFor(options)));
+  options.failpoint("open.format");
+
+  const uint64_t reserve_bytes = IndexReserveBytes(options.budget_bytes);
+  if (options.budget_bytes < reserve_bytes + 2 * segment_bytes) {
+    return InvalidArgument(
+        fmt::format("store: a budget of {} bytes is too small: {} for the index and 2 segments of {} are needed",
+                    options.budget_bytes, reserve_bytes, segment_bytes));
+  }
+  EMBERKV_ASSIGN_OR_RETURN(auto index, StoreIndex::Open(options.directory + "/index"));
+  options.failpoint("open.index");
+  EMBERKV_ASSIGN_OR_RETURN(const DurableClock time, ContinueTime(*index, options, clock));
+
+  std::unique_ptr<LocalStore> store(
+      new LocalStore(std::move(options), segment_bytes, std::move(lock), std::move(index), time));
+  EMBERKV_RETURN_IF_ERROR(store->AdoptSegments());
+  return store;
+}
+
+LocalStore::LocalStore(LocalStoreOptions options, uint64_t segment_bytes, DirectoryLock lock,
+                       std::unique_ptr<StoreIndex> index, DurableClock time)
+    : options_(std::move(options)),
+      segment_bytes_(segment_bytes),
+      failpoint_(options_.failpoint),
+      lock_(std::move(lock)),
+      io_(options_.io),
+      index_(std::move(index)),
+      time_(time),
+      index_reserve_bytes_(IndexReserveBytes(options_.budget_bytes)),
+      max_segments_((options_.budget_bytes - index_reserve_bytes_) / segment_bytes_),
+      files_(options_.directory, segment_bytes_, io_.get()),
+      writer_(&files_, io_.get(), RecordBytes(kMaxTokensOfRecord, options_.max_page_bytes), failpoint_),
+      compaction_credit_bytes_(segment_bytes_),
+      misses_(options_.remembered_misses) {}
+
+LocalStore::~LocalStore() {
+  io_->Drain();
+  // Without it, the time since the last record would not count if the machine is started anew.
+  IndexBatch batch;
+  batch.PutMoment(time_.Now());
+  (void)index_->Commit(batch);
+}
+
+Status LocalStore::AdoptSegments() {
+  const std::scoped_lock lock(append_mutex_, book_mutex_);
+  EMBERKV_ASSIGN_OR_RETURN(const std::vector<SegmentEntry> segments, index_->Segments());
+  for (const SegmentEntry& segment : segments) book_.Set(segment);
+  EMBERKV_ASSIGN_OR_RETURN(const std::vector<uint32_t> files, files_.List());
+  for (const uint32_t file : files) {
+    const auto known = book_.segments().find(file);
+    if (known != book_.segments().end()) {
+      files_.Adopt(file, known->second.generation);
+    } else {
+      (void)files_.Remove(file);  // made just before a crash; nothing was ever written to it
+    }
+  }
+  EMBERKV_RETURN_IF_ERROR(DropMissingFiles());
+  At("open.adopted");
+
+  EMBERKV_RETURN_IF_ERROR(FitBudget());
+  uint32_t most_free_slots = 0;
+  for (const auto& [id, segment] : book_.segments()) {
+    const auto free_slots = static_cast<uint32_t>(segment_bytes_ / kSlotBytes) - segment.filled_slots;
+    if (segment.pages() == 0 || free_slots <= most_free_slots) continue;
+    most_free_slots = free_slots;
+    current_ = id;
+    next_slot_ = segment.filled_slots;
+  }
+  BookEdit edit(&book_);
+  recorded_us_ = time_.NowMicros() - kRecordMomentEveryUs;
+  return Commit(edit);
+}
+
+int64_t LocalStore::PromiseUntil() const {
+  const int64_t step = options_.deadline_step.count();
+  const int64_t deadline = time_.NowMicros() + options_.retention.count();
+  return (deadline + step - 1) / step * step;
+}
+
+Status LocalStore::Commit(BookEdit& edit) {
+  IndexBatch& batch = edit.Batch();
+  const DurableMoment now = time_.Now();
+  const bool is_due = now.durable_us - recorded_us_ >= kRecordMomentEveryUs;
+  if (is_due) batch.PutMoment(now);
+  EMBERKV_RETURN_IF_ERROR(index_->Commit(batch));
+  if (is_due) recorded_us_ = now.durable_us;
+  edit.Apply(&book_);
+  return Status::Ok();
+}
+
+bool LocalStore::IsTooLarge(const PageRecord& page) const {
+  return page.payload.size() > options_.max_page_bytes || page.tokens.size() > kMaxTokensOfRecord ||
+         RecordBytes(page.tokens.size(), page.payload.size()) > segment_bytes_;
+}
+
+std::vector<PutOutcome> LocalStore::Put(std::span<const PageRecord> pages) {
+  std::vector<PutOutcome> outcomes(pages.size(), PutOutcome::kFailed);
+  const std::lock_guard lock(append_mutex_);
+  if (lock_.is_in_place() && index_->is_in_place()) {
+    std::vector<size_t> repeats;
+    WritePages(pages, TriagePages(pages, &outcomes, &repeats), &outcomes);
+    std::unordered_map<BlockHash, PutOutcome, DigestHash> first;
+    for (size_t i = 0; i < pages.size(); ++i) first.try_emplace(pages[i].key, outcomes[i]);
+    for (const size_t i : repeats) {
+      const PutOutcome outcome = first.at(pages[i].key);
+      outcomes[i] = outcome == PutOutcome::kStored ? PutOutcome::kAlreadyThere : outcome;
+    }
+  }
+  CountPuts(pages, outcomes);
+  return outcomes;
+}
+
+// Settles what needs no writing and returns the rest. Pages that are there are extended first, so that
+// making room for the others takes none of them.
+std::vector<size_t> LocalStore::TriagePages(std::span<const PageRecord> pages,
+                                            std::vector<PutOutcome>* outcomes,
+                                            std::vector<size_t>* repeats) {
+  std::vector<size_t> sound;
+  std::vector<BlockHash> keys;
+  std::unordered_set<BlockHash, DigestHash> seen;
+  for (size_t i = 0; i < pages.size(); ++i) {
+    if (!KeyMatchesParts(pages[i])) continue;  // kFailed
+    if (IsTooLarge(pages[i])) {
+      (*outcomes)[i] = PutOutcome::kRefusedTooLarge;
+    } else if (!seen.insert(pages[i].key).second) {
+      repeats->push_back(i);
+    } else {
+      sound.push_back(i);
+      keys.push_back(pages[i].key);
+    }
+  }
+  const std::vector<bool> is_there = Extend(keys);
+  std::vector<size_t> wanted;
+  for (size_t i = 0; i < sound.size(); ++i) {
+    if (is_there[i]) {
+      (*outcomes)[sound[i]] = PutOutcome::kAlreadyThere;
+    } else {
+      wanted.push_back(sound[i]);
+    }
+  }
+  return wanted;
+}
+
+void LocalStore::WritePages(std::span<const PageRecord> pages, const std::vector<size_t>& wanted,
+                            std::vector<PutOutcome>* outcomes) {
+  std::vector<RecordWrite> writes;
+  std::vector<size_t> page_of;
+  for (const size_t i : wanted) {
+    RecordWrite write{.page = pages[i], .place = {}, .status = {}};
+    const Room room = Place(write.record_bytes(), Purpose::kNewPage, &write.place);
+    if (room == Room::kFull) (*outcomes)[i] = PutOutcome::kRefusedFull;
+    if (room != Room::kThere) continue;
+    writes.push_back(write);
+    page_of.push_back(i);
+  }
+  writer_.Write(writes, "put");
+  CommitWrites(writes);
+  unsettled_.clear();
+  for (size_t i = 0; i < writes.size(); ++i) {
+    if (writes[i].status.ok()) (*outcomes)[page_of[i]] = PutOutcome::kStored;
+  }
+}
+
+// Makes those that are durable visible; the status of the others, or of all, says that they are not.
+void LocalStore::CommitWrites(std::span<RecordWrite> writes) {
+  const std::lock_guard lock(book_mutex_);
+  BookEdit edit(&book_);
+  const int64_t deadline_us = PromiseUntil();
+  for (const RecordWrite& write : writes) {
+    if (!write.status.ok()) {
+      current_.reset();  // nothing more goes where writing failed until it is written anew
+      continue;
+    }
+    edit.AddPage(write.page.key, {.place = write.place,
+                                  .num_tokens = static_cast<uint32_t>(write.page.tokens.size()),
+                                  .payload_bytes = static_cast<uint32_t>(write.page.payload.size()),
+                                  .deadline_us = deadline_us,
+                                  .tenant = write.page.tenant});
+  }
+  if (edit.is_empty()) return;
+  const Status status = Commit(edit);
+  At("put.after_index");
+  if (status.ok()) return;
+  current_.reset();
+  for (RecordWrite& write : writes) {
+    if (write.status.ok()) write.status = status;
+  }
+}
+
+void LocalStore::CountPuts(std::span<const PageRecord> pages, const std::vector<PutOutcome>& outcomes) {
+  const std::lock_guard lock(book_mutex_);
+  for (size_t i = 0; i < pages.size(); ++i) {
+    const BlockHash& key = pages[i].key;
+    switch (outcomes[i]) {
+      case PutOutcome::kStored:
+        ++counters_.puts_stored;
+        counters_.bytes_written += pages[i].payload.size();
+        compaction_credit_bytes_ += pages[i].payload.size() / kWrittenPerCompacted;
+        misses_.Forget(key);
+        break;
+      case PutOutcome::kAlreadyThere:
+        ++counters_.puts_already_there;
+        break;
+      case PutOutcome::kRefusedFull:
+        ++counters_.puts_refused_full;
+        // That a quarantined page is also refused now says less.
+        if (misses_.ReasonOf(key) != GetOutcome::kQuarantined) misses_.Record(key, GetOutcome::kRefused);
+        break;
+      case PutOutcome::kRefusedTooLarge:
+        ++counters_.puts_refused_too_large;
+        break;
+      case PutOutcome::kFailed:
+        ++counters_.puts_failed;
+        break;
+    }
+  }
+}
+
+// Which of the keys are there. Their deadlines are extended, durably unless the index refuses writes.
+std::vector<bool> LocalStore::Extend(std::span<const BlockHash> keys) {
+  std::vector<bool> is_there(keys.size());
+  if (keys.empty()) return is_there;
+  const std::lock_guard lock(book_mutex_);
+  const std::vector<std::optional<PageEntry>> entries = index_->Find(keys);
+  const int64_t deadline_us = PromiseUntil();
+  BookEdit edit(&book_);
+  std::unordered_set<BlockHash, DigestHash> extended;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (!entries[i]) continue;
+    is_there[i] = true;
+    if (entries[i]->deadline_us >= deadline_us || !extended.insert(keys[i]).second) continue;
+    edit.ExtendPage(keys[i], *entries[i], deadline_us);
+  }
+  if (edit.is_empty()) return is_there;
+  At("extend.before_index");
+  (void)Commit(edit);
+  At("extend.after_index");
+  return is_there;
+}
+
+// Hides pages whose records, where `pages` found them, are not what they should be.
+void LocalStore::Quarantine(std::span<const StoreIndex::KeyedEntry> pages) {
+  if (pages.empty()) return;
+  std::vector<BlockHash> keys;
+  for (const auto& [key, entry] : pages) keys.push_back(key);
+  const std::lock_guard lock(book_mutex_);
+  const std::vector<std::optional<PageEntry>> entries = index_->Find(keys);
+  BookEdit edit(&book_);
+  std::unordered_set<BlockHash, DigestHash> hidden;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (!entries[i] || entries[i]->place != pages[i].second.place) continue;  // gone, or stored anew
+    if (hidden.insert(keys[i]).second) edit.RemovePage(keys[i], *entries[i]);
+  }
+  if (edit.is_empty()) return;
+  At("quarantine.before_index");
+  if (!Commit(edit).ok()) return;
+  for (const BlockHash& key : hidden) misses_.Record(key, GetOutcome::kQuarantined);
+}
+
+std::vector<bool> LocalStore::Contains(std::span<const BlockHash> keys) {
+  std::vector<bool> is_there;
+  is_there.reserve(keys.size());
+  for (const std::optional<PageEntry>& entry : index_->Find(keys)) is_there.push_back(entry.has_value());
+  return is_there;
+}
+
+void LocalStore::Touch(std::span<const BlockHash> keys) { (void)Extend(keys); }
+
+uint64_t LocalStore::EraseTenant(const Digest& tenant) {
+  const std::scoped_lock lock(append_mutex_, book_mutex_);
+  const auto pages = index_->PagesOfTenant(tenant);
+  if (!pages.ok()) return 0;
+  uint64_t erased = 0;
+  std::span<const StoreIndex::KeyedEntry> rest = *pages;
+  while (!rest.empty()) {
+    const auto now = rest.first(std::min(rest.size(), kErasedPerCommit));
+    BookEdit edit(&book_);
+    for (const auto& [key, entry] : now) edit.RemovePage(key, entry);
+    At("erase.before_index");
+    if (!Commit(edit).ok()) break;
+    At("erase.after_index");
+    for (const auto& [key, entry] : now) misses_.Forget(key);
+    erased += now.size();
+    rest = rest.subspan(now.size());
+  }
+  return erased;
+}
+
+StoreStats LocalStore::Stats() {
+  const uint64_t index_bytes = index_->DiskBytes();
+  const std::lock_guard lock(book_mutex_);
+  StoreStats stats = counters_;
+  stats.budget_bytes = options_.budget_bytes;
+  stats.used_bytes = book_.segments().size() * segment_bytes_ + index_bytes;
+  stats.promised_bytes = book_.promised_bytes(time_.NowMicros());
+  stats.pages = book_.pages();
+  stats.quarantined = misses_.count(GetOutcome::kQuarantined);
+  return stats;
+}
+
+std::string LocalStore::IoDescription() const {
+  return io_->Description() + (files_.is_direct() ? ", direct writes" : ", no direct writes here");
+}
+
+}  // namespace emberkv

@@ -1,0 +1,207 @@
+#include "store/segment_files.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+namespace emberkv {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "segment-";
+constexpr std::string_view kHalfMade = ".new";
+
+// Far below the usual limit of 1024 descriptors, far above the reads under way.
+constexpr size_t kMaxOpenReaders = 256;
+
+Status Failed(const std::string& what, int error) {
+  const std::string message = fmt::format("{}: {}", what, std::strerror(error));
+  return error == ENOSPC || error == EDQUOT ? ResourceExhausted(message) : Unavailable(message);
+}
+
+}  // namespace
+
+SegmentFiles::SegmentFiles(std::string directory, uint64_t segment_bytes, SegmentIo* io)
+    : directory_(std::move(directory)), segment_bytes_(segment_bytes), io_(io) {}
+
+SegmentFiles::~SegmentFiles() {
+  for (auto& [segment, file] : files_) {
+    if (file.read_fd >= 0) ::close(file.read_fd);
+  }
+  if (writer_fd_ >= 0) ::close(writer_fd_);
+}
+
+std::string SegmentFiles::PathOf(uint32_t segment) const {
+  return fmt::format("{}/{}{:08}", directory_, kPrefix, segment);
+}
+
+Result<std::vector<uint32_t>> SegmentFiles::List() const {
+  std::vector<uint32_t> segments;
+  std::error_code error;
+  for (fs::directory_iterator it(directory_, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename();
+    if (!name.starts_with(kPrefix)) continue;
+    if (name.ends_with(kHalfMade)) {
+      ::unlink(it->path().c_str());
+      continue;
+    }
+    const std::string digits = name.substr(kPrefix.size());
+    if (digits.size() == 8 && digits.find_first_not_of("0123456789") == std::string::npos) {
+      segments.push_back(static_cast<uint32_t>(std::stoul(digits)));
+    }
+  }
+  if (error) return Unavailable(directory_ + ": " + error.message());
+  return segments;
+}
+
+Status SegmentFiles::FillNewFile(const std::string& path) {
+  const int fd = io_->Open(path, O_RDWR | O_CREAT | O_TRUNC);
+  if (fd < 0) return Failed(path, -fd);
+  int error = -io_->Allocate(fd, segment_bytes_);
+  if (error == 0) error = -io_->Sync(fd);
+  ::close(fd);
+  return error == 0 ? Status::Ok() : Failed(path, error);
+}
+
+Status SegmentFiles::SyncDirectory() const {
+  const int fd = ::open(directory_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return Failed(directory_, errno);
+  const int error = ::fsync(fd) == 0 ? 0 : errno;
+  ::close(fd);
+  return error == 0 ? Status::Ok() : Failed(directory_, error);
+}
+
+Status SegmentFiles::Create(uint32_t segment) {
+  const std::string path = PathOf(segment);
+  const std::string half_made = path + std::string(kHalfMade);
+  Status status = FillNewFile(half_made);
+  if (status.ok() && ::rename(half_made.c_str(), path.c_str()) != 0) status = Failed(path, errno);
+  if (status.ok()) status = SyncDirectory();
+  if (!status.ok()) {
+    ::unlink(half_made.c_str());
+    ::unlink(path.c_str());
+    return status;
+  }
+  Adopt(segment, 1);
+  return Status::Ok();
+}
+
+void SegmentFiles::Adopt(uint32_t segment, uint64_t generation) {
+  const std::lock_guard lock(mutex_);
+  files_[segment].generation = generation;
+}
+
+bool SegmentFiles::Remove(uint32_t segment) {
+  const std::string path = PathOf(segment);
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) return false;
+  const std::lock_guard lock(mutex_);
+  const auto found = files_.find(segment);
+  if (found == files_.end()) return true;
+  if (writer_fd_ >= 0 && writer_segment_ == segment) {
+    ::close(writer_fd_);
+    writer_fd_ = -1;
+  }
+  if (found->second.pins > 0) {
+    found->second.is_removed = true;  // the last Unpin forgets it
+    return true;
+  }
+  if (found->second.read_fd >= 0) {
+    ::close(found->second.read_fd);
+    --open_readers_;
+  }
+  files_.erase(found);
+  return true;
+}
+
+void SegmentFiles::SetGeneration(uint32_t segment, uint64_t generation) {
+  const std::lock_guard lock(mutex_);
+  files_[segment].generation = generation;
+}
+
+bool SegmentFiles::IsPinned(uint32_t segment) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = files_.find(segment);
+  return found != files_.end() && found->second.pins > 0;
+}
+
+Result<int> SegmentFiles::Pin(uint32_t segment, uint64_t generation) {
+  const std::lock_guard lock(mutex_);
+  const auto found = files_.find(segment);
+  if (found == files_.end() || found->second.generation != generation || found->second.is_removed) {
+    return NotFound(fmt::format("segment {} generation {}", segment, generation));
+  }
+  File& file = found->second;
+  if (file.read_fd < 0) {
+    if (open_readers_ >= kMaxOpenReaders) CloseIdle();
+    const std::string path = PathOf(segment);
+    const int fd = io_->Open(path, O_RDONLY);
+    if (fd < 0) return Failed(path, -fd);
+    ::posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);  // a record is all that is wanted of its surroundings
+    file.read_fd = fd;
+    ++open_readers_;
+  }
+  ++file.pins;
+  return file.read_fd;
+}
+
+void SegmentFiles::Unpin(uint32_t segment) {
+  const std::lock_guard lock(mutex_);
+  const auto found = files_.find(segment);
+  if (--found->second.pins > 0 || !found->second.is_removed) return;
+  if (found->second.read_fd >= 0) {
+    ::close(found->second.read_fd);
+    --open_readers_;
+  }
+  files_.erase(found);
+}
+
+void SegmentFiles::CloseIdle() {
+  for (auto& [segment, file] : files_) {
+    if (file.read_fd < 0 || file.pins > 0) continue;
+    ::close(file.read_fd);
+    file.read_fd = -1;
+    --open_readers_;
+  }
+}
+
+Result<int> SegmentFiles::Writer(uint32_t segment) {
+  const std::lock_guard lock(mutex_);
+  const std::string path = PathOf(segment);
+  if (writer_fd_ >= 0 && writer_segment_ != segment) {
+    ::close(writer_fd_);
+    writer_fd_ = -1;
+  }
+  if (writer_fd_ < 0) {
+    int fd = io_->Open(path, O_WRONLY | O_DIRECT);
+    if (fd == -EINVAL) {  // a file system without direct I/O
+      is_direct_ = false;
+      fd = io_->Open(path, O_WRONLY);
+    }
+    if (fd < 0) return Failed(path, -fd);
+    writer_fd_ = fd;
+    writer_segment_ = segment;
+  }
+  // What is written to a deleted file is gone when the process is.
+  struct stat status;
+  if (::fstat(writer_fd_, &status) != 0 || status.st_nlink == 0) {
+    ::close(writer_fd_);
+    writer_fd_ = -1;
+    return Unavailable(path + ": deleted while the store is open");
+  }
+  return writer_fd_;
+}
+
+bool SegmentFiles::is_direct() const {
+  const std::lock_guard lock(mutex_);
+  return is_direct_;
+}
+
+}  // namespace emberkv

@@ -1,0 +1,79 @@
+// The segment files of a store directory: creating them whole, opening them when needed, and pins that
+// keep a segment from being written again while its records are read.
+//
+// Thread-safe. A segment's generation counts how often it was emptied; a pin is given for one generation
+// only. The object owns all descriptors and closes them when it goes; pins are gone by then.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/status.h"
+#include "store/segment_io.h"
+
+namespace emberkv {
+
+class SegmentFiles {
+ public:
+  SegmentFiles(std::string directory, uint64_t segment_bytes, SegmentIo* io);
+  ~SegmentFiles();
+  SegmentFiles(const SegmentFiles&) = delete;
+  SegmentFiles& operator=(const SegmentFiles&) = delete;
+
+  // Numbers of the files that are there. Removes what a crash left half-made.
+  Result<std::vector<uint32_t>> List() const;
+
+  // Makes a file of full size, durably: either all of it is there afterwards or none.
+  Status Create(uint32_t segment);
+  // Takes note of a file that is there.
+  void Adopt(uint32_t segment, uint64_t generation);
+  // Deletes the file; readers that hold a pin may finish. Says whether it is gone.
+  bool Remove(uint32_t segment);
+
+  // From now on pins of older generations are refused.
+  void SetGeneration(uint32_t segment, uint64_t generation);
+  bool IsPinned(uint32_t segment) const;
+
+  // A descriptor for reading that stays open until Unpin. kNotFound: another generation.
+  Result<int> Pin(uint32_t segment, uint64_t generation);
+  void Unpin(uint32_t segment);
+
+  // A descriptor for writing, past the page cache where the file system allows that; for the one writer.
+  // It stays open until the next call with another segment. kUnavailable when the file was deleted.
+  Result<int> Writer(uint32_t segment);
+
+  // Whether writes go past the page cache, as far as is known.
+  bool is_direct() const;
+
+ private:
+  struct File {
+    uint64_t generation = 0;
+    uint32_t pins = 0;
+    int read_fd = -1;
+    bool is_removed = false;
+  };
+
+  std::string PathOf(uint32_t segment) const;
+  Status FillNewFile(const std::string& path);
+  void CloseIdle();  // the mutex is held
+  Status SyncDirectory() const;
+
+  // Constant after construction.
+  const std::string directory_;
+  const uint64_t segment_bytes_;
+  SegmentIo* const io_;
+
+  mutable std::mutex mutex_;
+  // All guarded by mutex_.
+  std::unordered_map<uint32_t, File> files_;
+  size_t open_readers_ = 0;
+  uint32_t writer_segment_ = 0;
+  int writer_fd_ = -1;
+  bool is_direct_ = true;
+};
+
+}  // namespace emberkv

@@ -1,0 +1,104 @@
+#include "store/store_format.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include "base/mapped_file.h"
+#include "store/directory_lock.h"
+#include "store/record_format.h"
+
+namespace emberkv {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFormatFile = "FORMAT";
+constexpr const char* kHalfMadeFile = "FORMAT.new";
+constexpr uint64_t kMaxFormatBytes = 4096;
+
+Status Failed(const std::string& path) {
+  return Unavailable(fmt::format("{}: {}", path, std::strerror(errno)));
+}
+
+Status SyncPath(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return Failed(path);
+  const bool is_synced = ::fsync(fd) == 0;
+  const Status status = is_synced ? Status::Ok() : Failed(path);
+  ::close(fd);
+  return status;
+}
+
+Status WriteFormat(const std::string& directory, uint64_t segment_bytes) {
+  const std::string text =
+      fmt::format("emberkv store\nversion {}\nsegment_bytes {}\n", kStoreFormatVersion, segment_bytes);
+  const std::string half_made = directory + "/" + kHalfMadeFile;
+  const std::string path = directory + "/" + kFormatFile;
+  const int fd = ::open(half_made.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) return Failed(half_made);
+  const bool is_written = ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
+                          ::fsync(fd) == 0;
+  const Status written = is_written ? Status::Ok() : Failed(half_made);
+  ::close(fd);
+  EMBERKV_RETURN_IF_ERROR(written);
+  if (::rename(half_made.c_str(), path.c_str()) != 0) return Failed(path);
+  return SyncPath(directory);
+}
+
+Result<uint64_t> ParseFormat(const std::string& path, const std::string& text) {
+  unsigned version = 0;
+  unsigned long long segment_bytes = 0;
+  if (std::sscanf(text.c_str(), "emberkv store\nversion %u\n", &version) != 1) {
+    return DataLoss(path + ": not the FORMAT file of a store");
+  }
+  if (version != kStoreFormatVersion) {
+    return InvalidArgument(fmt::format("{}: the store is of version {}, this build knows version {}", path,
+                                       version, kStoreFormatVersion));
+  }
+  if (std::sscanf(text.c_str(), "emberkv store\nversion %u\nsegment_bytes %llu\n", &version,
+                  &segment_bytes) != 2 ||
+      segment_bytes == 0 || segment_bytes % kSlotBytes != 0 || segment_bytes / kSlotBytes > UINT32_MAX) {
+    return DataLoss(path + ": segment_bytes is missing or no multiple of 4096");
+  }
+  return uint64_t{segment_bytes};
+}
+
+}  // namespace
+
+Status PrepareStoreDirectory(const std::string& directory) {
+  if (::mkdir(directory.c_str(), 0755) != 0 && errno != EEXIST) return Failed(directory);
+  bool has_format = false;
+  std::string foreign;
+  std::error_code error;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename();
+    has_format |= name == kFormatFile;
+    if (name != kHalfMadeFile && name != DirectoryLock::kFileName) foreign = name;
+  }
+  if (error) return Unavailable(directory + ": " + error.message());
+  if (has_format || foreign.empty()) return Status::Ok();
+  return InvalidArgument(fmt::format("{}: neither empty nor a store (no {} file, but {})", directory,
+                                     kFormatFile, foreign));
+}
+
+Result<uint64_t> ReadOrWriteFormat(const std::string& directory, uint64_t segment_bytes) {
+  const std::string path = directory + "/" + kFormatFile;
+  ::unlink((directory + "/" + kHalfMadeFile).c_str());
+  if (::access(path.c_str(), F_OK) != 0) {
+    if (errno != ENOENT) return Failed(path);
+    EMBERKV_RETURN_IF_ERROR(WriteFormat(directory, segment_bytes));
+    return segment_bytes;
+  }
+  EMBERKV_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxFormatBytes));
+  return ParseFormat(path, text);
+}
+
+}  // namespace emberkv
