@@ -83,7 +83,7 @@ Result<Digest> KeyRootOf(const std::string& model_dir, const Checkpoint& checkpo
     fields.tokenizer = Sha256(tokenizer);
   }
   fields.layout = LayoutFingerprint(layout);
-  fields.numerics_revision = kNumericsRevision;
+  fields.numerics_revision = std::string(kNumericsRevision);
   return KeyRoot(fields);
 }
 

@@ -1,6 +1,6 @@
 // Faults of the medium: the store gets slower or holds less, and never serves wrong bytes.
+#include <chrono>
 #include <filesystem>
-#include <thread>
 
 #include "store/local_harness.h"
 

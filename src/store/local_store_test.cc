@@ -1,8 +1,10 @@
 // What the local store keeps beyond the contract of every store: space, time, ownership, restarts.
 #include "store/local_store.h"
 
+#include <sys/stat.h>
+
+#include <filesystem>
 #include <fstream>
-#include <thread>
 
 #include "store/local_harness.h"
 

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "store/local_harness.h"
+#include "store/local_test_medium.h"
 #include "store/segment_book.h"
 
 namespace emberkv {

@@ -9,7 +9,7 @@
 #include <tuple>
 
 #include "ember_tiny.h"
-#include "golden_data.h"
+#include "golden/golden_data.h"
 
 namespace emberkv {
 namespace {

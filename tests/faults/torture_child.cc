@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/fake_clock.h"
-#include "store/local_harness.h"
+#include "store/local_test_medium.h"
 #include "store/test_pages.h"
 
 namespace emberkv {
@@ -70,7 +70,7 @@ class Child {
       default:
         PutSome();
     }
-    const int64_t later = clock_.MonotonicMicros() + kRetentionUs / 24;
+    const int64_t later = clock_.MonotonicMicros() + kTortureRetention.count() / 24;
     Note("T " + std::to_string(later));
     clock_.Advance(later - clock_.MonotonicMicros());
   }
@@ -134,7 +134,7 @@ class Child {
 LocalStoreOptions TortureOptions(const std::string& directory) {
   return {.directory = directory,
           .budget_bytes = uint64_t{37} << 18,  // 18 segments of 5 records besides the index
-          .retention = kContractRetention,
+          .retention = kTortureRetention,
           .max_page_bytes = 16 << 10,
           .segment_bytes = uint64_t{64} << 10};
 }

@@ -9,6 +9,8 @@
 //   e tenant         they were
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -17,6 +19,7 @@
 namespace emberkv {
 
 inline constexpr size_t kTorturePayloadBytes = 8000;
+inline constexpr std::chrono::microseconds kTortureRetention = std::chrono::hours(72);
 inline constexpr uint64_t kTortureTenants = 8;
 
 inline uint64_t TortureTenantOf(uint64_t page) { return page % kTortureTenants; }
