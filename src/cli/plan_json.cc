@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/plan.h"
+#include "layout/scratch.h"
 
 namespace emberkv {
 namespace {
@@ -36,7 +37,8 @@ Json LayersJson(const CacheLayout& layout) {
   return layers;
 }
 
-Json BytesJson(const CacheLayout& layout) {
+Json BytesJson(const Plan& plan) {
+  const CacheLayout& layout = plan.layout;
   return {{"per_token", layout.bytes_per_token()},
           {"main_kv_per_token", layout.main_bytes_per_token()},
           {"index_key_per_token", layout.key_bytes_per_token()},
@@ -47,7 +49,8 @@ Json BytesJson(const CacheLayout& layout) {
           {"page", layout.page_bytes},
           {"windows_per_sequence", layout.window_bytes()},
           {"encoder_checkpoint", layout.encoder_window_bytes()},
-          {"compressor_tails", layout.tail_bytes}};
+          {"compressor_tails", layout.tail_bytes},
+          {"scratch_per_512_row_step", StepScratch(plan.config, layout, 512, 1).total()}};
 }
 
 Json MemoryJson(const Plan& plan) {
@@ -119,7 +122,7 @@ std::string PlanJson(const Plan& plan) {
       {"encoder_layers", plan.layout.encoder_layers()},
       {"decoder_begin", plan.layout.decoder_begin ? Json(*plan.layout.decoder_begin) : Json()},
       {"layers", LayersJson(plan.layout)},
-      {"bytes", BytesJson(plan.layout)},
+      {"bytes", BytesJson(plan)},
       {"context", plan.context},
       {"memory", MemoryJson(plan)},
       {"tiers", TiersJson(plan)},

@@ -2,6 +2,7 @@
 #include "cli/quantity.h"
 #include "cli/text_table.h"
 #include "fmt/format.h"
+#include "layout/scratch.h"
 
 namespace emberkv {
 namespace {
@@ -65,6 +66,9 @@ std::string Split(const Plan& plan) {
                      plan.config.sliding_window);
 }
 
+// Rows of the step that the scratch line is for: a prefill chunk of the engine's default size.
+constexpr int kScratchRows = 512;
+
 std::string ByteTable(const Plan& plan) {
   const CacheLayout& layout = plan.layout;
   TextTable table("lrl");
@@ -83,6 +87,8 @@ std::string ByteTable(const Plan& plan) {
                 fmt::format("windows of {} layers", layout.encoder_layers())});
   table.AddRow({"compressor tails", Grouped(layout.tail_bytes),
                 fmt::format("{} open groups in fp32", layout.num_tails)});
+  table.AddRow({"scratch of a step", Grouped(StepScratch(plan.config, layout, kScratchRows, 1).total()),
+                fmt::format("{} rows, 1 thread, whatever the context", kScratchRows)});
   return table.ToString();
 }
 

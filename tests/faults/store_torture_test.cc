@@ -46,6 +46,7 @@ struct Tally {
   uint64_t kills = 0;
   uint64_t faults = 0;
   uint64_t reads_verified = 0;
+  uint64_t wrong_bytes = 0;
   uint64_t lost_acknowledged = 0;
   uint64_t corrupt = 0;
   uint64_t erased_served = 0;
@@ -115,6 +116,7 @@ class Torture {
       words >> what >> number >> time_us;
       if (what == 'T') now_us_ = static_cast<int64_t>(number);
       if (what == 'F') ++tally_.faults;
+      if (what == 'W') ++tally_.wrong_bytes;
       if (what == 'S' || what == 'H') Promise(number, time_us);
       if (what == 'E' || what == 'e') Erase(number, what == 'e');
     }
@@ -141,7 +143,7 @@ class Torture {
     ASSERT_TRUE(opened.ok()) << opened.status().ToString();
     const auto store = std::move(opened).value();
 
-    // All that was ever acknowledged and lately, and what the last children may have left half done.
+    // What is promised, what was not long ago, and what the last children may have left half done.
     std::vector<uint64_t> numbers;
     for (const auto& [number, page] : pages_) {
       if (page.promised_until_us > now_us_ || number + 1000 > next_page_) numbers.push_back(number);
@@ -154,6 +156,7 @@ class Torture {
       pages.push_back(MakeTestPage(number, kTorturePayloadBytes, TortureTenantOf(number)));
     }
     const std::vector<GetOutcome> outcomes = ReadPages(*store, pages);  // expects right bytes
+    tally_.wrong_bytes += ::testing::Test::HasFailure();
     for (size_t i = 0; i < numbers.size(); ++i) Judge(numbers[i], outcomes[i]);
     tally_.evicted_before_deadline += store->Stats().evicted_before_deadline;
     EXPECT_LE(store->Stats().used_bytes, store->Stats().budget_bytes);
@@ -195,10 +198,11 @@ TEST(StoreTorture, NothingAcknowledgedIsLostAndNothingWrongIsServed) {
     torture.Kill("", 0, 1 + static_cast<int64_t>(random() % 60'000));
   }
   const Tally& tally = torture.tally();
-  std::printf("kills %lu, faults %lu, reads verified %lu, wrong bytes 0, lost acknowledged %lu, "
+  std::printf("kills %lu, faults %lu, reads verified %lu, wrong bytes %lu, lost acknowledged %lu, "
               "evicted_before_deadline %lu\n",
-              tally.kills, tally.faults, tally.reads_verified, tally.lost_acknowledged,
-              tally.evicted_before_deadline);
+              tally.kills, tally.faults, tally.reads_verified, tally.wrong_bytes,
+              tally.lost_acknowledged, tally.evicted_before_deadline);
+  EXPECT_EQ(tally.wrong_bytes, 0u);
   EXPECT_EQ(tally.lost_acknowledged, 0u);
   EXPECT_EQ(tally.corrupt, 0u);
   EXPECT_EQ(tally.erased_served, 0u);

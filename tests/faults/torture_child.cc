@@ -71,6 +71,7 @@ class Child {
         PutSome();
     }
     const int64_t later = clock_.MonotonicMicros() + kTortureRetention.count() / 24;
+    if (::testing::UnitTest::GetInstance()->ad_hoc_test_result().Failed()) Note("W");
     Note("T " + std::to_string(later));
     clock_.Advance(later - clock_.MonotonicMicros());
   }

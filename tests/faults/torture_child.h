@@ -5,6 +5,7 @@
 //   S page time      the page was stored
 //   H page time      the page was served or found there again
 //   F                a fault was injected
+//   W                wrong bytes were served
 //   E tenant         the tenant's pages are about to be erased
 //   e tenant         they were
 #pragma once

@@ -4,6 +4,7 @@
 
 #include "base/isa.h"
 #include "golden_data.h"
+#include "layout/scratch.h"
 
 namespace emberkv {
 namespace {
@@ -128,6 +129,9 @@ TEST_P(Invariance, ScratchDoesNotGrowWithTheContext) {
   }
   EXPECT_GT(early, 0u);
   EXPECT_LE(step.bytes(), early + early / 10);  // which expert gets how many rows varies a little
+  const uint64_t planned = StepScratch(tiny.config, tiny.layout, 32, 1).total();
+  EXPECT_LE(step.bytes(), planned);
+  EXPECT_GE(step.bytes(), planned / 2);  // a bound that says something
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, Invariance, ::testing::Values("tiny-random", "tiny-wide"));
