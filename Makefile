@@ -43,7 +43,11 @@ mutation-check: setup  ## plant known bugs one by one; the golden tests must fin
 	@python3 tools/mutation_check.py
 
 bench: build  ## run the benchmarks
-	@for bench in $$(find build/release/benchmarks -type f -name '*_bench' -perm -u+x | sort); do $$bench || exit 1; done
+	@build/release/benchmarks/formats_bench
+	@build/release/benchmarks/engine_bench models/ember-tiny
+	@rm -rf build/bench-store
+	@build/release/benchmarks/store_bench build/bench-store
+	@build/release/benchmarks/resume_bench models/ember-tiny build/bench-resume
 
 format: setup-clang  ## clang-format all C++ files in place
 	@clang-format -i $(CXX_FILES)

@@ -87,6 +87,40 @@ Result<Digest> KeyRootOf(const std::string& model_dir, const Checkpoint& checkpo
   return KeyRoot(fields);
 }
 
+Result<std::vector<int32_t>> EncodeWith(const std::optional<Tokenizer>& tokenizer,
+                                        std::string_view text) {
+  if (!tokenizer) {
+    return InvalidArgument("the model has no tokenizer.json: give token ids instead of text");
+  }
+  return tokenizer->Encode(text);
+}
+
+std::string DecodeWith(const std::optional<Tokenizer>& tokenizer, std::span<const int32_t> tokens) {
+  return tokenizer ? tokenizer->Decode(tokens) : "";
+}
+
+std::vector<bool> AreStored(KvStore* store, std::span<const BlockIdentity> blocks) {
+  std::vector<BlockHash> keys;
+  keys.reserve(blocks.size());
+  for (const BlockIdentity& block : blocks) keys.push_back(block.hash);
+  return store->Contains(keys);
+}
+
+// Adds the blocks at the front of `chain` that the store has; returns whether there were any.
+bool AddFound(KvStore* store, std::span<const BlockIdentity> chain, PrefixForecast* forecast) {
+  const std::vector<bool> is_stored = AreStored(store, chain);
+  const auto run = std::ranges::find(is_stored, false) - is_stored.begin();
+  forecast->blocks.insert(forecast->blocks.end(), chain.begin(), chain.begin() + run);
+  return run > 0;
+}
+
+GetOutcome MissOf(KvStore* store, const BlockIdentity& block, size_t page_bytes) {
+  std::vector<uint8_t> page(page_bytes);
+  std::vector<GetRequest> requests = {
+      {block.hash, block.parent, block.provenance, block.tokens, page}};
+  return store->Get(std::move(requests), std::chrono::seconds(10))->Wait().front();
+}
+
 Status OpenCaches(const EngineOptions& options, std::unique_ptr<PagePool> pool, EngineParts* parts) {
   if (!options.store_dir.empty()) {
     LocalStoreOptions store;
@@ -172,14 +206,76 @@ const char* Engine::isa_name() const { return IsaName(ActiveIsa()); }
 bool Engine::has_tokenizer() const { return parts_->tokenizer.has_value(); }
 
 Result<std::vector<int32_t>> Engine::Encode(std::string_view text) const {
-  if (!has_tokenizer()) {
-    return InvalidArgument("the model has no tokenizer.json: give token ids instead of text");
-  }
-  return parts_->tokenizer->Encode(text);
+  return EncodeWith(parts_->tokenizer, text);
 }
 
 std::string Engine::Decode(std::span<const int32_t> tokens) const {
-  return has_tokenizer() ? parts_->tokenizer->Decode(tokens) : "";
+  return DecodeWith(parts_->tokenizer, tokens);
+}
+
+PrefixProbe::PrefixProbe(ModelConfig config, CacheLayout layout, std::optional<Tokenizer> tokenizer,
+                         const Digest& key_root)
+    : config_(std::move(config)),
+      layout_(std::move(layout)),
+      tokenizer_(std::move(tokenizer)),
+      key_root_(key_root) {}
+
+Result<PrefixProbe> PrefixProbe::Open(const std::string& model_dir) {
+  EMBERKV_ASSIGN_OR_RETURN(ModelConfig config, LoadModelConfig(model_dir));
+  EMBERKV_ASSIGN_OR_RETURN(CacheLayout layout, MakeCacheLayout(config));
+  EMBERKV_ASSIGN_OR_RETURN(std::optional<Tokenizer> tokenizer, LoadTokenizer(model_dir));
+  EMBERKV_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(model_dir, config));
+  ThreadPool threads(ThreadsOf({}));
+  EMBERKV_ASSIGN_OR_RETURN(const Digest key_root,
+                           KeyRootOf(model_dir, checkpoint, layout, threads));
+  return PrefixProbe(std::move(config), std::move(layout), std::move(tokenizer), key_root);
+}
+
+Result<std::vector<int32_t>> PrefixProbe::Encode(std::string_view text) const {
+  return EncodeWith(tokenizer_, text);
+}
+
+std::string PrefixProbe::Decode(std::span<const int32_t> tokens) const {
+  return DecodeWith(tokenizer_, tokens);
+}
+
+// The walk of FindPrefix, asking only whether pages are there.
+PrefixForecast PrefixProbe::Forecast(KvStore* store, std::span<const int32_t> prompt,
+                                     ReplayMode replay) const {
+  PrefixForecast forecast;
+  const auto block = static_cast<size_t>(layout_.block_size);
+  const size_t reusable =
+      prompt.empty() || !MayReuse(replay) ? 0 : (prompt.size() - 1) / block * block;
+  for (bool is_tried = false; forecast.blocks.size() * block < reusable;) {
+    const size_t here = forecast.blocks.size() * block;
+    const BlockHash parent = here == 0 ? key_root_ : forecast.blocks.back().hash;
+    const auto rest = prompt.subspan(here, reusable - here);
+    const Provenance next = is_tried ? Provenance{here} : forecast.provenance;
+    if (AddFound(store, ChainBlocks(parent, next, rest, layout_.block_size), &forecast)) {
+      forecast.provenance = next;
+      is_tried = false;
+    } else if (is_tried || here == 0 || !MayReuseReplayed(replay)) {
+      break;
+    } else {
+      is_tried = true;
+    }
+  }
+  forecast.num_found = forecast.blocks.size();
+  const size_t hit = forecast.num_found * block;
+  if (hit < reusable) {
+    const std::vector<BlockIdentity> missing =
+        ChainBlocks(hit == 0 ? key_root_ : forecast.blocks.back().hash, forecast.provenance,
+                    prompt.subspan(hit, reusable - hit), layout_.block_size);
+    forecast.blocks.insert(forecast.blocks.end(), missing.begin(), missing.end());
+    forecast.miss = MissOf(store, missing.front(), layout_.page_bytes);
+  }
+  forecast.is_stored = AreStored(store, forecast.blocks);
+  forecast.resume = PlanResume(layout_, config_.sliding_window, replay, static_cast<int64_t>(hit),
+                               false, static_cast<int64_t>(prompt.size()));
+  if (!forecast.resume.is_canonical || !forecast.provenance.is_canonical()) {
+    forecast.provenance = {hit};
+  }
+  return forecast;
 }
 
 }  // namespace emberkv

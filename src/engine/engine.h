@@ -16,13 +16,17 @@
 #include <vector>
 
 #include "base/status.h"
+#include "cache/block_identity.h"
 #include "cache/page_cache.h"
 #include "engine/replay.h"
+#include "engine/resume.h"
 #include "engine/sampler.h"
 #include "engine/session.h"
 #include "layout/cache_layout.h"
+#include "layout/identity.h"
 #include "layout/model_config.h"
 #include "store/kv_store.h"
+#include "tokenizer/tokenizer.h"
 #include "window/window_pool.h"
 
 namespace emberkv {
@@ -84,6 +88,46 @@ class Engine {
   explicit Engine(std::shared_ptr<EngineParts> parts);
 
   const std::shared_ptr<EngineParts> parts_;
+};
+
+// What a run in a fresh process would take of a prompt from a store.
+struct PrefixForecast {
+  // The prompt's full blocks that may be hits: those that the run would find, then the others as their
+  // chain would go on. They view the prompt.
+  std::vector<BlockIdentity> blocks;
+  std::vector<bool> is_stored;  // of each block; one behind a block that is missing is no use
+  size_t num_found = 0;         // blocks that the run would find
+  GetOutcome miss = GetOutcome::kHit;  // why the next one is not there; kHit when none is missing
+  ResumePlan resume;
+  Provenance provenance;  // of the blocks that the run would compute
+};
+
+// A model without its weights: enough to tell what a store holds of a text. Immutable after Open; any
+// thread may use it.
+class PrefixProbe {
+ public:
+  static Result<PrefixProbe> Open(const std::string& model_dir);
+
+  const ModelConfig& config() const { return config_; }
+  const CacheLayout& layout() const { return layout_; }
+  const Digest& key_root() const { return key_root_; }
+
+  // As the engine's.
+  Result<std::vector<int32_t>> Encode(std::string_view text) const;
+  std::string Decode(std::span<const int32_t> tokens) const;
+
+  // Reads no page and extends no deadline. A page that is stored but corrupt counts as found: only
+  // reading tells.
+  PrefixForecast Forecast(KvStore* store, std::span<const int32_t> prompt, ReplayMode replay) const;
+
+ private:
+  PrefixProbe(ModelConfig config, CacheLayout layout, std::optional<Tokenizer> tokenizer,
+              const Digest& key_root);
+
+  ModelConfig config_;
+  CacheLayout layout_;
+  std::optional<Tokenizer> tokenizer_;
+  Digest key_root_;
 };
 
 }  // namespace emberkv

@@ -5,6 +5,8 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
+#include <random>
 #include <thread>
 #include <tuple>
 
@@ -88,6 +90,55 @@ TEST(Reuse, ExactResumesHaveTheBitsOfAColdRun) {
       }
     }
   }
+}
+
+TEST(Reuse, ExactResumesHoldAtRandomBoundaries) {
+  std::mt19937 rng(20261129);
+  for (const Source& model : SmallModels()) {
+    for (int round = 0; round < 6; ++round) {
+      const bool windows_live = rng() % 2 == 0;
+      const int chunk = 1 + static_cast<int>(rng() % 300);
+      const auto engine = LoadTiny(OptionsFor(model, windows_live, chunk));
+      const int64_t held = 1 + static_cast<int64_t>(rng() % 600), length = 1 + static_cast<int64_t>(rng() % 640);
+      RunSession(*engine, First(model, held), rng() % 2 == 0 ? ReplayMode::kExact : ReplayMode::kBounded);
+      const std::string what = model.name + " held " + std::to_string(held) + " length " +
+                               std::to_string(length) + " chunk " + std::to_string(chunk);
+      ExpectSame(RunSession(*engine, First(model, length), ReplayMode::kExact),
+                 RunSession(*engine, First(model, length), ReplayMode::kExact, false), what);
+    }
+  }
+}
+
+// Cases I01, I02: pages of one model are never another's, whatever its name or path.
+TEST(Reuse, NewWeightsUnderTheSamePathMiss) {
+  const std::filesystem::path root =
+      std::filesystem::path(::testing::TempDir()) / "emberkv_reuse_identity_test";
+  std::filesystem::remove_all(root);
+  std::filesystem::create_directories(root);
+  std::filesystem::copy(kEmberTiny, root / "model", std::filesystem::copy_options::recursive);
+  Source model = SmallModels()[0];
+  model.dir = (root / "model").string();
+  EngineOptions options = OptionsFor(model, true);
+  options.store_dir = (root / "store").string();
+  options.store_budget_bytes = uint64_t{64} << 20;
+  const auto hit = [&] {
+    const auto engine = LoadTiny(options);
+    const Outcome outcome = RunSession(*engine, First(model, 600), ReplayMode::kBounded);
+    EXPECT_TRUE(engine->Flush(std::chrono::seconds(30)));
+    return outcome.reuse.hit_tokens;
+  };
+  EXPECT_EQ(hit(), 0);
+  EXPECT_EQ(hit(), 4 * kBlock);  // Case I07: the canary: what is written is found
+  std::fstream weights(root / "model" / "model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+  weights.seekg(-1, std::ios::end);
+  const char last = static_cast<char>(weights.get());
+  weights.seekp(-1, std::ios::end);
+  weights.put(static_cast<char>(last ^ 1));  // the sign or last bit of one weight
+  weights.close();
+  EXPECT_EQ(hit(), 0);
+  std::ofstream(root / "model" / "config.json", std::ios::app) << "\n";
+  EXPECT_EQ(hit(), 0);
+  std::filesystem::remove_all(root);
 }
 
 // Case B02: a prompt that diverges one token before a block's end hits the block before.
