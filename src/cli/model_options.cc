@@ -49,11 +49,4 @@ Status PrefillWithProgress(Session& session, const std::vector<int32_t>& tokens,
   return status;
 }
 
-Result<std::vector<int32_t>> EncodeFirst(const Engine& engine, std::string_view text) {
-  EMBERKV_ASSIGN_OR_RETURN(std::vector<int32_t> ids, engine.Encode(text));
-  const int32_t bos = engine.config().bos_token_id;
-  if (ids.empty() || ids.front() != bos) ids.insert(ids.begin(), bos);
-  return ids;
-}
-
 }  // namespace emberkv

@@ -32,7 +32,14 @@ Result<std::unique_ptr<Engine>> LoadWithProgress(const ModelOptions& options,
 Status PrefillWithProgress(Session& session, const std::vector<int32_t>& tokens, ReplayMode replay,
                            const std::atomic<bool>* cancel, ProgressLine* progress);
 
-// The ids of a text that begins a sequence: the BOS token goes first unless the text has it.
-Result<std::vector<int32_t>> EncodeFirst(const Engine& engine, std::string_view text);
+// The ids of a text that begins a sequence: the BOS token goes first unless the text has it. `model` is
+// an Engine or a PrefixProbe.
+template <class Model>
+Result<std::vector<int32_t>> EncodeFirst(const Model& model, std::string_view text) {
+  EMBERKV_ASSIGN_OR_RETURN(std::vector<int32_t> ids, model.Encode(text));
+  const int32_t bos = model.config().bos_token_id;
+  if (ids.empty() || ids.front() != bos) ids.insert(ids.begin(), bos);
+  return ids;
+}
 
 }  // namespace emberkv

@@ -12,9 +12,9 @@ namespace emberkv {
 // *field = parse(text); text that `parse` refuses is a usage error. `field` must outlive the parse;
 // it may be a T or an optional<T>.
 template <typename Field, typename T>
-void AddParsedOption(CLI::App& command, const std::string& name, Field* field,
+CLI::Option* AddParsedOption(CLI::App& command, const std::string& name, Field* field,
                      Result<T> (*parse)(std::string_view), const std::string& description) {
-  command.add_option_function<std::string>(
+  return command.add_option_function<std::string>(
       name,
       [name, field, parse](const std::string& text) {
         Result<T> value = parse(text);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cmath>
 #include <cstdio>
 
 namespace emberkv {
@@ -24,12 +23,6 @@ void ProgressLine::Clear() {
   shown_at_.reset();
   std::fputs("\r\x1b[K", stderr);
   std::fflush(stderr);
-}
-
-std::string Duration(double seconds) {
-  const auto whole = static_cast<int64_t>(std::ceil(seconds));
-  if (whole < 60) return fmt::format("{} s", whole);
-  return fmt::format("{} min {} s", whole / 60, whole % 60);
 }
 
 }  // namespace emberkv

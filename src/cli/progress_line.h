@@ -26,7 +26,4 @@ class ProgressLine {
   std::optional<std::chrono::steady_clock::time_point> shown_at_;  // while something is shown
 };
 
-// "8 s", "2 min 5 s"
-std::string Duration(double seconds);
-
 }  // namespace emberkv

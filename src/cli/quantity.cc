@@ -3,6 +3,7 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <utility>
 
 #include "fmt/format.h"
 
@@ -57,6 +58,22 @@ Result<int64_t> ParseTokens(std::string_view text) {
   return static_cast<int64_t>(value);
 }
 
+Result<std::chrono::microseconds> ParseDuration(std::string_view text) {
+  constexpr std::pair<std::string_view, double> kSecondsOf[] = {
+      {"ms", 1e-3}, {"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}};
+  double number = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number, std::chars_format::fixed);
+  const std::string_view unit(rest, static_cast<size_t>(end - rest));
+  for (const auto& [name, seconds] : kSecondsOf) {
+    const double micros = number * seconds * 1e6;
+    if (error != std::errc() || unit != name || !(micros >= 1) || micros > 1e16) continue;
+    return std::chrono::microseconds(static_cast<int64_t>(micros));
+  }
+  return InvalidArgument(fmt::format(
+      "duration is '{}'; allowed: a number with ms, s, m, h or d, such as 5m or 72h", text));
+}
+
 std::string Grouped(uint64_t value) {
   std::string text = std::to_string(value);
   for (size_t i = text.size(); i > 3; i -= 3) text.insert(i - 3, 1, ',');
@@ -78,6 +95,14 @@ std::string BinarySize(uint64_t bytes) {
   size_t power = 0;
   for (; value >= 1024 && power + 1 < kPrefixes.size(); ++power) value /= 1024;
   return fmt::format("{:.2f} {}iB", value, kPrefixes[power]);
+}
+
+std::string Duration(double seconds) {
+  auto whole = static_cast<int64_t>(std::ceil(seconds));
+  if (whole < 60) return fmt::format("{} s", whole);
+  if (whole < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);
+  whole = (whole + 59) / 60;
+  return fmt::format("{} h {} min", whole / 60, whole % 60);
 }
 
 }  // namespace emberkv

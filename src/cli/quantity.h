@@ -3,6 +3,7 @@
 // Pure functions: any thread may call them.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -18,6 +19,9 @@ Result<uint64_t> ParseBytes(std::string_view text);
 // "4K", "1M", "32768": powers of 1024, as context lengths are given. At least 1.
 Result<int64_t> ParseTokens(std::string_view text);
 
+// "72h", "5m", "1.5d", "30s", "500ms": above zero, up to some hundred years.
+Result<std::chrono::microseconds> ParseDuration(std::string_view text);
+
 // 1234567 -> "1,234,567"
 std::string Grouped(uint64_t value);
 
@@ -27,5 +31,8 @@ std::string GroupedDecimal(double value);
 
 // "890.00 MiB"; below 1 KiB "512 B".
 std::string BinarySize(uint64_t bytes);
+
+// "8 s", "2 min 5 s", "71 h 59 min"; what is left of the smallest unit counts as one.
+std::string Duration(double seconds);
 
 }  // namespace emberkv

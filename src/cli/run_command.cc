@@ -10,32 +10,37 @@
 #include <string>
 #include <vector>
 
-#include "base/mapped_file.h"
 #include "cli/interrupt.h"
 #include "cli/model_options.h"
 #include "cli/parsed_option.h"
 #include "cli/progress_line.h"
+#include "cli/prompt_text.h"
 #include "cli/quantity.h"
 #include "cli/run_report.h"
 
 namespace emberkv {
 namespace {
 
-constexpr uint64_t kMaxDocumentBytes = uint64_t{1} << 31;
+// A store that takes longer is broken; what is not written by then is computed again another time.
+constexpr std::chrono::seconds kFlushTimeout{60};
 
 constexpr const char* kNotes =
     "Documents are joined as they are; the first prompt follows them, the next ones follow the\n"
     "answers. A prompt starts on a new line: a newline goes before it unless it begins with one, or\n"
     "the text before it ends in one, or nothing is before it. The BOS token goes first unless the\n"
     "text has it. Without a prompt the model continues the documents.\n"
-    "Ctrl-C ends the run at the next step; a second one ends it at once.\n"
+    "With --store, the beginning of the first prompt that the directory holds is read instead of\n"
+    "computed, and every complete block of the session is written to it. One process uses a store at\n"
+    "a time.\n"
+    "Ctrl-C ends the run at the next step and stores what is complete; a second one ends it at once.\n"
     "Example:\n"
-    "  emberkv run --model MODEL_DIR --file report.txt --prompt \"Question: ...\"";
+    "  emberkv run --model MODEL_DIR --file report.txt --prompt \"Question: ...\" --store cache";
 
 struct RunOptions {
   ModelOptions model;
   std::vector<std::string> files;
   std::vector<std::string> prompts;
+  SessionOptions session;
   GenerateOptions generate;
   bool json = false;
 };
@@ -47,15 +52,6 @@ bool Print(const std::string& text) {
 std::string ReadStandardInput() {
   std::string text(std::istreambuf_iterator<char>(std::cin), {});
   if (text.ends_with('\n')) text.pop_back();  // the shell's, not the prompt's
-  return text;
-}
-
-Result<std::string> ReadDocuments(const std::vector<std::string>& files) {
-  std::string text;
-  for (const std::string& file : files) {
-    EMBERKV_ASSIGN_OR_RETURN(const std::string document, ReadTextFile(file, kMaxDocumentBytes));
-    text += document;
-  }
   return text;
 }
 
@@ -72,15 +68,16 @@ class Conversation {
     answer.index = static_cast<int>(asked_++);
     answer.prompt = prompt;
     const bool is_first = session_->tokens().empty();
-    const std::string& before = is_first ? text : last_answer_;
-    const bool has_newline = prompt.starts_with('\n') || before.ends_with('\n');
-    if (!(is_first && before.empty()) && !prompt.empty() && !has_newline) text += '\n';
+    if (StartsNewLine(is_first ? text : last_answer_, is_first, prompt)) text += '\n';
     EMBERKV_RETURN_IF_ERROR(Answer(text + prompt, is_first, &answer));
     if (options_.json) Print(AnswerJson(answer));
     last_answer_ = answer.text;
     summary_.prompt_tokens += answer.prompt_tokens;
     summary_.output_tokens += answer.output_tokens;
-    if (answer.index == 0) summary_.ttft_seconds = answer.ttft_seconds;
+    if (is_first) {
+      summary_.first_prompt_tokens = answer.prompt_tokens;
+      summary_.ttft_seconds = answer.ttft_seconds;
+    }
     return Status::Ok();
   }
 
@@ -90,6 +87,7 @@ class Conversation {
     RunSummary summary = summary_;
     summary.session = session_->stats();
     summary.pool = engine_.pool_stats();
+    summary.caches = engine_.cache_stats();
     summary.weight_bytes = engine_.weight_bytes();
     summary.threads = engine_.num_threads();
     summary.isa = engine_.isa_name();
@@ -134,6 +132,31 @@ class Conversation {
   RunSummary summary_;
 };
 
+// Lets the complete blocks reach the store, so that the next run finds them.
+void FlushWithNotice(const Engine& engine, ProgressLine* progress) {
+  const auto deadline = std::chrono::steady_clock::now() + kFlushTimeout;
+  while (!engine.Flush(std::chrono::milliseconds(100))) {
+    const size_t pages = engine.cache_stats().pages.writes.queued_pages;
+    if (std::chrono::steady_clock::now() > deadline) {
+      progress->Clear();
+      fmt::print(stderr, "emberkv run: {} pages are not stored after {} s; given up\n", pages,
+                 kFlushTimeout.count());
+      return;
+    }
+    progress->Show(fmt::format("storing {} pages; Ctrl-C gives them up", pages));
+  }
+  progress->Clear();
+}
+
+Status AskAll(const RunOptions& options, std::string documents, Conversation* conversation) {
+  for (const std::string& prompt : options.prompts) {
+    if (conversation->is_cancelled()) break;
+    EMBERKV_RETURN_IF_ERROR(conversation->Ask(std::move(documents), prompt));
+    documents.clear();
+  }
+  return Status::Ok();
+}
+
 Result<int> RunPrompts(RunOptions options) {
   // What can be refused is refused before the model is loaded.
   EMBERKV_RETURN_IF_ERROR(Sampler::Make(options.generate.sampler).status());
@@ -147,13 +170,11 @@ Result<int> RunPrompts(RunOptions options) {
   ProgressLine progress;
   EMBERKV_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
                            LoadWithProgress(options.model, &progress));
-  EMBERKV_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, engine->OpenSession());
+  EMBERKV_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, engine->OpenSession(options.session));
   Conversation conversation(options, *engine, std::move(session), cancel);
-  for (const std::string& prompt : options.prompts) {
-    if (conversation.is_cancelled()) break;
-    EMBERKV_RETURN_IF_ERROR(conversation.Ask(std::move(text), prompt));
-    text.clear();
-  }
+  const Status asked = AskAll(options, std::move(text), &conversation);
+  FlushWithNotice(*engine, &progress);
+  EMBERKV_RETURN_IF_ERROR(asked);
   const RunSummary summary = conversation.Summary();
   const bool printed = Print(options.json ? SummaryJson(summary) : "\n" + SummaryText(summary));
   if (conversation.is_cancelled()) return kInterruptedExitCode;
@@ -167,6 +188,24 @@ int Run(const RunOptions& options) {
   return 1;
 }
 
+void AddCacheOptions(CLI::App& command, RunOptions* options) {
+  EngineOptions& engine = options->model.engine;
+  CLI::Option* store = command.add_option(
+      "--store", engine.store_dir, "Directory to keep global KV in; made if it is not there");
+  AddParsedOption(command, "--store-size", &engine.store_budget_bytes, &ParseBytes,
+                  "Most disk space of the store (default: 16G)")
+      ->needs(store);
+  AddParsedOption(command, "--retention", &engine.store_retention, &ParseDuration,
+                  "How long a page is promised after its last use (default: 72h)")
+      ->needs(store);
+  AddParsedOption(command, "--window-memory", &engine.window_budget_bytes, &ParseBytes,
+                  "Memory for encoder windows (default: a tenth of the machine's)");
+  AddParsedOption(command, "--window-ttl", &engine.window_ttl, &ParseDuration,
+                  "How long windows are kept after their last use (default: 5m)");
+  command.add_flag("--no-store", options->session.no_store,
+                   "Reuse what is stored, but leave nothing of this run behind");
+}
+
 }  // namespace
 
 void AddRunCommand(CLI::App& app, int* exit_code) {
@@ -174,6 +213,7 @@ void AddRunCommand(CLI::App& app, int* exit_code) {
   command->footer(kNotes);
   auto options = std::make_shared<RunOptions>();
   AddModelOptions(*command, &options->model);
+  AddCacheOptions(*command, options.get());
   AddParsedOption(*command, "--context", &options->model.engine.max_context, &ParseTokens,
                   "Most tokens of the session, e.g. 32K (default: what the model allows)");
   command->add_option("--file", options->files, "Document to read first; may be repeated");

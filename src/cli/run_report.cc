@@ -28,6 +28,75 @@ std::string RateText(int64_t tokens, double seconds) {
 
 std::string Count(int64_t value) { return Grouped(static_cast<uint64_t>(value)); }
 
+std::string ProvenanceText(uint64_t replayed_at) {
+  return replayed_at == 0 ? "canonical" : fmt::format("replayed@{}", replayed_at);
+}
+
+uint64_t Outcomes(const WriteBehindStats& writes, PutOutcome outcome) {
+  return writes.outcomes[static_cast<size_t>(outcome)];
+}
+
+// What the first prompt took from the caches.
+Json ReuseJson(const RunSummary& summary) {
+  const ReuseStats& reuse = summary.session.reuse;
+  return {{"hit_tokens", reuse.hit_tokens},
+          {"replayed_tokens", reuse.replayed_tokens},
+          {"computed_tokens", summary.first_prompt_tokens - reuse.hit_tokens},
+          {"blocks", {{"memory", reuse.resident_blocks}, {"store", reuse.store_blocks}}},
+          {"bytes_read", reuse.bytes_read},
+          {"restore_ms", 1000 * reuse.restore_seconds},
+          {"window_checkpoint", reuse.from_checkpoint},
+          {"provenance", ProvenanceText(reuse.replayed_at)},
+          {"miss_reason", reuse.miss_reason}};
+}
+
+// What became of the run's complete blocks, and what the store holds now.
+Json StoreJson(const StoreStats& store, const WriteBehindStats& writes) {
+  return {{"stored", Outcomes(writes, PutOutcome::kStored)},
+          {"already_there", Outcomes(writes, PutOutcome::kAlreadyThere)},
+          {"refused_full", Outcomes(writes, PutOutcome::kRefusedFull)},
+          {"refused_too_large", Outcomes(writes, PutOutcome::kRefusedTooLarge)},
+          {"failed", Outcomes(writes, PutOutcome::kFailed)},
+          {"dropped", writes.dropped},
+          {"unwritten", writes.queued_pages},
+          {"pages", store.pages},
+          {"used_bytes", store.used_bytes},
+          {"promised_bytes", store.promised_bytes},
+          {"budget_bytes", store.budget_bytes},
+          {"get_corrupt", store.get_corrupt},
+          {"evicted_before_deadline", store.evicted_before_deadline}};
+}
+
+void AddReuseRows(const RunSummary& summary, TextTable* table) {
+  const ReuseStats& reuse = summary.session.reuse;
+  const std::string_view miss = reuse.miss_reason;
+  table->AddRow({"hit", Count(reuse.hit_tokens),
+                 fmt::format("tokens of the first prompt: {} blocks from memory, {} from the store",
+                             Count(reuse.resident_blocks), Count(reuse.store_blocks))});
+  table->AddRow({"  read", BinarySize(reuse.bytes_read),
+                 fmt::format("in {:.1f} ms, looking up included", 1000 * reuse.restore_seconds)});
+  table->AddRow({"  replayed", Count(reuse.replayed_tokens),
+                 reuse.from_checkpoint ? "windows came from a checkpoint" : "to rebuild windows"});
+  table->AddRow({"  computed", Count(summary.first_prompt_tokens - reuse.hit_tokens),
+                 miss.empty()    ? std::string("nothing was looked up")
+                 : miss == "none" ? std::string("no full block was missing")
+                                  : fmt::format("first missing block: {}", miss)});
+  table->AddRow({"  provenance", ProvenanceText(reuse.replayed_at), "of what was computed"});
+}
+
+void AddStoreRows(const StoreStats& store, const WriteBehindStats& writes, TextTable* table) {
+  table->AddRow({"stored", Grouped(Outcomes(writes, PutOutcome::kStored)),
+                 fmt::format("pages; {} there already, {} refused, {} failed, {} dropped",
+                             Grouped(Outcomes(writes, PutOutcome::kAlreadyThere)),
+                             Grouped(Outcomes(writes, PutOutcome::kRefusedFull) +
+                                     Outcomes(writes, PutOutcome::kRefusedTooLarge)),
+                             Grouped(Outcomes(writes, PutOutcome::kFailed)),
+                             Grouped(writes.dropped + writes.queued_pages))});
+  table->AddRow({"store", BinarySize(store.used_bytes),
+                 fmt::format("of {}; {} pages, {} promised", BinarySize(store.budget_bytes),
+                             Grouped(store.pages), BinarySize(store.promised_bytes))});
+}
+
 }  // namespace
 
 std::string AnswerJson(const AnswerReport& answer) {
@@ -69,6 +138,10 @@ std::string SummaryJson(const RunSummary& summary) {
       {"weight_bytes", summary.weight_bytes},
   };
   if (!session.replay_note.empty()) json["replay_note"] = session.replay_note;
+  json["reuse"] = ReuseJson(summary);
+  if (summary.caches.store) {
+    json["store"] = StoreJson(*summary.caches.store, summary.caches.pages.writes);
+  }
   return Line(json);
 }
 
@@ -80,6 +153,7 @@ std::string SummaryText(const RunSummary& summary) {
   table.AddRow({"TTFT",
                 summary.output_tokens > 0 ? fmt::format("{:.2f} s", summary.ttft_seconds) : "-",
                 "of the first prompt"});
+  if (summary.caches.store) AddReuseRows(summary, &table);
   table.AddRow({"prefill", RateText(session.prefill_tokens, session.prefill_seconds)});
   table.AddRow({"decode", RateText(session.decode_tokens, session.decode_seconds)});
   table.AddRow({"global KV held", BinarySize(session.kv_bytes),
@@ -99,6 +173,9 @@ std::string SummaryText(const RunSummary& summary) {
   table.AddRow({"threads", std::to_string(summary.threads), summary.isa});
   table.AddRow({"KV pool", BinarySize(summary.pool.capacity_bytes()),
                 fmt::format("{} pages", Grouped(summary.pool.capacity_pages))});
+  if (summary.caches.store) {
+    AddStoreRows(*summary.caches.store, summary.caches.pages.writes, &table);
+  }
   table.AddRow({"weights", BinarySize(summary.weight_bytes)});
   return table.ToString();
 }

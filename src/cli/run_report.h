@@ -24,8 +24,10 @@ struct RunSummary {
   int64_t prompt_tokens = 0;
   int64_t output_tokens = 0;
   double ttft_seconds = 0;  // of the first prompt, documents included
+  int64_t first_prompt_tokens = 0;
   SessionStats session;
   PagePoolStats pool;
+  EngineCacheStats caches;
   size_t weight_bytes = 0;
   int threads = 0;
   std::string isa;

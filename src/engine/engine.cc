@@ -128,6 +128,7 @@ Status OpenCaches(const EngineOptions& options, std::unique_ptr<PagePool> pool, 
     store.budget_bytes = options.store_budget_bytes;
     store.retention = options.store_retention;
     EMBERKV_ASSIGN_OR_RETURN(parts->store, LocalStore::Open(std::move(store), &parts->clock));
+    parts->keeper = std::make_unique<StoreKeeper>(parts->store.get());
   }
   parts->cache = std::make_unique<PageCache>(std::move(pool), parts->store.get());
   WindowPoolOptions windows;

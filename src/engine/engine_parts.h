@@ -8,10 +8,11 @@
 #include "base/clock.h"
 #include "base/thread_pool.h"
 #include "cache/page_cache.h"
+#include "engine/store_keeper.h"
 #include "layout/identity.h"
 #include "model/model.h"
 #include "model/step.h"
-#include "store/kv_store.h"
+#include "store/local_store.h"
 #include "tokenizer/tokenizer.h"
 #include "window/window_pool.h"
 
@@ -31,7 +32,8 @@ struct EngineParts {
 
   // Thread-safe. The store outlives the cache, the clock both.
   SystemClock clock;
-  std::unique_ptr<KvStore> store;  // null without a store
+  std::unique_ptr<LocalStore> store;  // null without a store
+  std::unique_ptr<StoreKeeper> keeper;  // likewise
   std::unique_ptr<PageCache> cache;
   std::unique_ptr<WindowPool> windows;
 
