@@ -33,7 +33,9 @@ std::vector<int32_t> RandomIds(const emberkv::Engine& engine, int64_t count) {
 
 emberkv::Result<Measured> Measure(const emberkv::Engine& engine, const std::vector<int32_t>& ids,
                                   emberkv::ReplayMode mode) {
-  EMBERKV_ASSIGN_OR_RETURN(const auto session, engine.OpenSession());
+  emberkv::SessionOptions cold;
+  cold.reuses_prefixes = false;
+  EMBERKV_ASSIGN_OR_RETURN(const auto session, engine.OpenSession(cold));
   emberkv::PrefillOptions prefill;
   prefill.replay = mode;
   EMBERKV_RETURN_IF_ERROR(session->Prefill(ids, prefill));

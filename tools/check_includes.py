@@ -31,7 +31,8 @@ EDGES = {
     "engine": ["base", "formats", "layout", "weights", "linear", "attention", "model", "tokenizer", "window", "store",
                "cache"],
     "server": ["base", "engine/engine.h"],
-    "cli": ["base", "layout", "weights/checkpoint.h", "weights/fingerprint.h", "engine/engine.h", "server"],
+    "cli": ["base", "layout", "weights/checkpoint.h", "weights/fingerprint.h", "store/local_store.h", "engine/engine.h",
+            "server"],
 }
 
 DIRECTIVE = re.compile(r"^[ \t]*(?:#|%:)[ \t]*(include_next|include|import)\b[ \t]*(.*)$", re.M)

@@ -74,8 +74,33 @@ EMBERKV_INLINE F32x16 LoadBf16(const uint16_t* p) {
 EMBERKV_INLINE F32x16 Select(I32x16 c, F32x16 a, F32x16 b) {
   return (F32x16)(((I32x16)a & c) | ((I32x16)b & ~c));
 }
+
+// a > b ? a : b and a < b ? a : b per lane, which is what the machine's instructions do, NaN and the signs
+// of zero included; compilers do not find them for vectors wider than a register.
+#if defined(__AVX512F__)
+EMBERKV_INLINE F32x16 Max(F32x16 a, F32x16 b) { return (F32x16)_mm512_max_ps((__m512)a, (__m512)b); }
+EMBERKV_INLINE F32x16 Min(F32x16 a, F32x16 b) { return (F32x16)_mm512_min_ps((__m512)a, (__m512)b); }
+#elif defined(__AVX2__)
+typedef float F32x8 __attribute__((vector_size(32)));
+EMBERKV_INLINE F32x8 LowHalf(F32x16 v) { return __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7); }
+EMBERKV_INLINE F32x8 HighHalf(F32x16 v) {
+  return __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
+}
+EMBERKV_INLINE F32x16 Join(F32x8 low, F32x8 high) {
+  return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+}
+EMBERKV_INLINE F32x16 Max(F32x16 a, F32x16 b) {
+  return Join((F32x8)_mm256_max_ps((__m256)LowHalf(a), (__m256)LowHalf(b)),
+              (F32x8)_mm256_max_ps((__m256)HighHalf(a), (__m256)HighHalf(b)));
+}
+EMBERKV_INLINE F32x16 Min(F32x16 a, F32x16 b) {
+  return Join((F32x8)_mm256_min_ps((__m256)LowHalf(a), (__m256)LowHalf(b)),
+              (F32x8)_mm256_min_ps((__m256)HighHalf(a), (__m256)HighHalf(b)));
+}
+#else
 EMBERKV_INLINE F32x16 Max(F32x16 a, F32x16 b) { return Select(a > b, a, b); }
 EMBERKV_INLINE F32x16 Min(F32x16 a, F32x16 b) { return Select(a < b, a, b); }
+#endif
 EMBERKV_INLINE F32x16 Abs(F32x16 a) { return (F32x16)((U32x16)a & 0x7fffffffu); }
 
 // Round to nearest even bf16, kept as fp32, for values known not to be NaN.

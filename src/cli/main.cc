@@ -2,6 +2,7 @@
 // 0 done, 1 failed; 2 is a wrong command line.
 #include <CLI/CLI.hpp>
 
+#include "cli/cache_command.h"
 #include "cli/eval_command.h"
 #include "cli/inspect_command.h"
 #include "cli/plan_command.h"
@@ -14,6 +15,7 @@ int main(int argc, char** argv) {
   int exit_code = 0;
   emberkv::AddPlanCommand(app, &exit_code);
   emberkv::AddRunCommand(app, &exit_code);
+  emberkv::AddCacheCommand(app, &exit_code);
   emberkv::AddEvalCommand(app, &exit_code);
   emberkv::AddInspectCommand(app, &exit_code);
   try {

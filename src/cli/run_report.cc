@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/cache_tools.h"
 #include "cli/quantity.h"
 #include "cli/text_table.h"
 
@@ -28,10 +29,6 @@ std::string RateText(int64_t tokens, double seconds) {
 
 std::string Count(int64_t value) { return Grouped(static_cast<uint64_t>(value)); }
 
-std::string ProvenanceText(uint64_t replayed_at) {
-  return replayed_at == 0 ? "canonical" : fmt::format("replayed@{}", replayed_at);
-}
-
 uint64_t Outcomes(const WriteBehindStats& writes, PutOutcome outcome) {
   return writes.outcomes[static_cast<size_t>(outcome)];
 }
@@ -46,7 +43,7 @@ Json ReuseJson(const RunSummary& summary) {
           {"bytes_read", reuse.bytes_read},
           {"restore_ms", 1000 * reuse.restore_seconds},
           {"window_checkpoint", reuse.from_checkpoint},
-          {"provenance", ProvenanceText(reuse.replayed_at)},
+          {"provenance", ProvenanceText({reuse.replayed_at})},
           {"miss_reason", reuse.miss_reason}};
 }
 
@@ -81,7 +78,7 @@ void AddReuseRows(const RunSummary& summary, TextTable* table) {
                  miss.empty()    ? std::string("nothing was looked up")
                  : miss == "none" ? std::string("no full block was missing")
                                   : fmt::format("first missing block: {}", miss)});
-  table->AddRow({"  provenance", ProvenanceText(reuse.replayed_at), "of what was computed"});
+  table->AddRow({"  provenance", ProvenanceText({reuse.replayed_at}), "of what was computed"});
 }
 
 void AddStoreRows(const StoreStats& store, const WriteBehindStats& writes, TextTable* table) {
