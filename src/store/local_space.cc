@@ -240,7 +240,7 @@ bool LocalStore::MovePages(std::span<const StoreIndex::KeyedEntry> pages) {
     writes.push_back(write);
     compaction_credit_bytes_ -= std::min(compaction_credit_bytes_, write.record_bytes());
   }
-  writer_.Write(writes, "compact");
+  writer_.Finish(writer_.Start(writes, "compact"));
   return CommitMoves(writes, from);
 }
 

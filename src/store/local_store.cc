@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <future>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -20,6 +21,8 @@ namespace {
 constexpr size_t kMaxTokensOfRecord = LocalStore::kMaxTokensOfRecord;
 constexpr int64_t kRecordMomentEveryUs = 60'000'000;
 constexpr size_t kErasedPerCommit = 8192;
+// Pages written before the next ones follow: long enough to pay for a sync, short enough to overlap.
+constexpr size_t kPagesPerGroup = 256;
 
 // What the index may take: its log and tables while they are few, and then some 0.8 % of the pages'
 // bytes, four times what rows of 112-KiB records come to.
@@ -219,50 +222,74 @@ std::vector<size_t> LocalStore::TriagePages(std::span<const PageRecord> pages,
   return wanted;
 }
 
-void LocalStore::WritePages(std::span<const PageRecord> pages, const std::vector<size_t>& wanted,
+// Writes in groups: while one is synced and indexed, the next is on its way to the disk.
+void LocalStore::WritePages(std::span<const PageRecord> pages, std::span<const size_t> wanted,
                             std::vector<PutOutcome>* outcomes) {
-  std::vector<RecordWrite> writes;
-  std::vector<size_t> page_of;
-  for (const size_t i : wanted) {
-    RecordWrite write{.page = pages[i], .place = {}, .status = {}};
-    const Room room = Place(write.record_bytes(), Purpose::kNewPage, &write.place);
-    if (room == Room::kFull) (*outcomes)[i] = PutOutcome::kRefusedFull;
-    if (room != Room::kThere) continue;
-    writes.push_back(write);
-    page_of.push_back(i);
+  struct Placed {
+    std::vector<RecordWrite> writes;
+    std::vector<size_t> page_of;
+  };
+  std::vector<std::unique_ptr<Placed>> groups;
+  std::future<bool> finishing;
+  while (!wanted.empty()) {
+    const auto some = wanted.first(std::min(wanted.size(), kPagesPerGroup));
+    wanted = wanted.subspan(some.size());
+    groups.push_back(std::make_unique<Placed>());
+    Placed& placed = *groups.back();
+    for (const size_t i : some) {
+      RecordWrite write{.page = pages[i], .place = {}, .status = {}};
+      const Room room = Place(write.record_bytes(), Purpose::kNewPage, &write.place);
+      if (room == Room::kFull) (*outcomes)[i] = PutOutcome::kRefusedFull;
+      if (room != Room::kThere) continue;
+      placed.writes.push_back(write);
+      placed.page_of.push_back(i);
+    }
+    if (placed.writes.empty()) continue;
+    auto group = writer_.Start(placed.writes, "put");
+    if (finishing.valid() && !finishing.get()) current_.reset();
+    const auto finish = [this, &placed](std::unique_ptr<RecordWriter::Group> started) {
+      writer_.Finish(std::move(started));
+      return CommitWrites(placed.writes);
+    };
+    if (wanted.empty()) {
+      if (!finish(std::move(group))) current_.reset();
+    } else {
+      finishing = std::async(std::launch::async | std::launch::deferred, finish, std::move(group));
+    }
   }
-  writer_.Write(writes, "put");
-  CommitWrites(writes);
+  if (finishing.valid() && !finishing.get()) current_.reset();
   unsettled_.clear();
-  for (size_t i = 0; i < writes.size(); ++i) {
-    if (writes[i].status.ok()) (*outcomes)[page_of[i]] = PutOutcome::kStored;
+  for (const std::unique_ptr<Placed>& placed : groups) {
+    for (size_t i = 0; i < placed->writes.size(); ++i) {
+      if (placed->writes[i].status.ok()) (*outcomes)[placed->page_of[i]] = PutOutcome::kStored;
+    }
   }
 }
 
-// Makes those that are durable visible; the status of the others, or of all, says that they are not.
-void LocalStore::CommitWrites(std::span<RecordWrite> writes) {
+// Makes those that are durable visible; the status of the others, or of all, says that they are not. False
+// when there are such: nothing more goes where writing failed until that segment is written anew.
+bool LocalStore::CommitWrites(std::span<RecordWrite> writes) {
   const std::lock_guard lock(book_mutex_);
   BookEdit edit(&book_);
   const int64_t deadline_us = PromiseUntil();
+  bool is_sound = true;
   for (const RecordWrite& write : writes) {
-    if (!write.status.ok()) {
-      current_.reset();  // nothing more goes where writing failed until it is written anew
-      continue;
-    }
+    is_sound &= write.status.ok();
+    if (!write.status.ok()) continue;
     edit.AddPage(write.page.key, {.place = write.place,
                                   .num_tokens = static_cast<uint32_t>(write.page.tokens.size()),
                                   .payload_bytes = static_cast<uint32_t>(write.page.payload.size()),
                                   .deadline_us = deadline_us,
                                   .tenant = write.page.tenant});
   }
-  if (edit.is_empty()) return;
+  if (edit.is_empty()) return is_sound;
   const Status status = Commit(edit);
   At("put.after_index");
-  if (status.ok()) return;
-  current_.reset();
+  if (status.ok()) return is_sound;
   for (RecordWrite& write : writes) {
     if (write.status.ok()) write.status = status;
   }
+  return false;
 }
 
 void LocalStore::CountPuts(std::span<const PageRecord> pages, const std::vector<PutOutcome>& outcomes) {

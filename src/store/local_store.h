@@ -107,9 +107,9 @@ class LocalStore : public KvStore {
   bool IsTooLarge(const PageRecord& page) const;
   std::vector<size_t> TriagePages(std::span<const PageRecord> pages, std::vector<PutOutcome>* outcomes,
                                   std::vector<size_t>* repeats);
-  void WritePages(std::span<const PageRecord> pages, const std::vector<size_t>& wanted,
+  void WritePages(std::span<const PageRecord> pages, std::span<const size_t> wanted,
                   std::vector<PutOutcome>* outcomes);
-  void CommitWrites(std::span<RecordWrite> writes);
+  bool CommitWrites(std::span<RecordWrite> writes);
   void CountPuts(std::span<const PageRecord> pages, const std::vector<PutOutcome>& outcomes);
   std::vector<bool> Extend(std::span<const BlockHash> keys);
   void Quarantine(std::span<const StoreIndex::KeyedEntry> pages);

@@ -24,7 +24,8 @@ TEST(RecordFormat, APageOf128TokensFillsItsSlots) {
 TEST(RecordFormat, ParsingGivesBackThePage) {
   for (const size_t payload_bytes : {size_t{0}, size_t{1}, size_t{3327}, size_t{3328}, size_t{3329}, size_t{50'000}}) {
     const TestPage page = MakeTestPage(payload_bytes, payload_bytes);
-    const auto parsed = ParseRecord(RecordOf(page), kPlace);
+    const std::vector<uint8_t> record = RecordOf(page);
+    const auto parsed = ParseRecord(record, kPlace);
     ASSERT_TRUE(parsed.ok()) << parsed.status().ToString();
     EXPECT_EQ(parsed->page.key, page.key);
     EXPECT_EQ(parsed->page.parent, page.parent);

@@ -28,45 +28,46 @@ RecordWriter::RecordWriter(SegmentFiles* files, SegmentIo* io, uint64_t max_reco
   }
 }
 
-void RecordWriter::Write(std::span<RecordWrite> writes, const std::string& cause) {
+std::unique_ptr<RecordWriter::Group> RecordWriter::Start(std::span<RecordWrite> writes,
+                                                         const std::string& cause) {
+  auto group = std::make_unique<Group>();
+  group->cause_ = cause;
+  failpoint_(cause + ".before_write");
   while (!writes.empty()) {
     const uint32_t segment = writes.front().place.segment;
     const auto other = std::ranges::find_if(
         writes, [&](const RecordWrite& write) { return write.place.segment != segment; });
-    const auto group = writes.first(static_cast<size_t>(other - writes.begin()));
-    const Status status = WriteSegment(group, cause);
-    for (RecordWrite& write : group) write.status = status;
-    writes = writes.subspan(group.size());
+    auto part = std::make_unique<Group::Part>();
+    part->writes = writes.first(static_cast<size_t>(other - writes.begin()));
+    StartPart(part.get());
+    writes = writes.subspan(part->writes.size());
+    group->parts_.push_back(std::move(part));
   }
+  return group;
 }
 
-Status RecordWriter::WriteSegment(std::span<RecordWrite> writes, const std::string& cause) {
-  EMBERKV_ASSIGN_OR_RETURN(const int fd, files_->Writer(writes.front().place.segment));
-  failpoint_(cause + ".before_write");
-  for (size_t next = 0; next < writes.size();) {
-    uint8_t* const buffer = TakeBuffer();
-    const uint64_t offset = writes[next].place.offset();
+void RecordWriter::StartPart(Group::Part* part) {
+  Result<std::shared_ptr<const OpenFile>> file = files_->Writer(part->writes.front().place.segment);
+  if (!file.ok()) {
+    part->status = file.status();
+    return;
+  }
+  part->file = std::move(file).value();
+  for (size_t next = 0; next < part->writes.size();) {
+    uint8_t* const buffer = TakeBuffer(part);
+    const uint64_t offset = part->writes[next].place.offset();
     size_t bytes = 0;
-    next += Fill(writes.subspan(next), buffer, &bytes);
+    next += Fill(part->writes.subspan(next), buffer, &bytes);
     io_->Start({.kind = Transfer::Kind::kWrite,
-                .fd = fd,
+                .fd = part->file->fd(),
                 .offset = offset,
                 .data = buffer,
                 .bytes = bytes,
-                .done = [this, buffer, bytes](int64_t moved) {
-                  const std::lock_guard lock(mutex_);
-                  if (moved < 0) error_ = static_cast<int>(-moved);
-                  if (moved >= 0 && static_cast<size_t>(moved) != bytes) error_ = EIO;
-                  free_.push_back(buffer);
-                  done_.notify_one();
+                .done = [this, part, buffer, bytes](int64_t moved) {
+                  const bool is_whole = moved >= 0 && static_cast<size_t>(moved) == bytes;
+                  PieceDone(part, buffer, is_whole ? 0 : moved < 0 ? static_cast<int>(-moved) : EIO);
                 }});
   }
-  int error = WaitForAll();
-  failpoint_(cause + ".after_write");
-  if (error == 0) error = -io_->Sync(fd);
-  failpoint_(cause + ".after_sync");
-  if (error == 0) return Status::Ok();
-  return Unavailable(fmt::format("segment {}: {}", writes.front().place.segment, std::strerror(error)));
 }
 
 size_t RecordWriter::Fill(std::span<const RecordWrite> writes, uint8_t* buffer, size_t* bytes) const {
@@ -82,18 +83,43 @@ size_t RecordWriter::Fill(std::span<const RecordWrite> writes, uint8_t* buffer, 
   return count;
 }
 
-uint8_t* RecordWriter::TakeBuffer() {
+uint8_t* RecordWriter::TakeBuffer(Group::Part* part) {
   std::unique_lock lock(mutex_);
   done_.wait(lock, [this] { return !free_.empty(); });
   uint8_t* const buffer = free_.back();
   free_.pop_back();
+  ++part->in_flight;
   return buffer;
 }
 
-int RecordWriter::WaitForAll() {
-  std::unique_lock lock(mutex_);
-  done_.wait(lock, [this] { return free_.size() == buffers_.size(); });
-  return std::exchange(error_, 0);
+void RecordWriter::PieceDone(Group::Part* part, uint8_t* buffer, int error) {
+  const std::lock_guard lock(mutex_);
+  if (error != 0) part->error = error;
+  --part->in_flight;
+  free_.push_back(buffer);
+  done_.notify_all();
+}
+
+void RecordWriter::Finish(std::unique_ptr<Group> group) {
+  for (const std::unique_ptr<Group::Part>& part : group->parts_) {
+    const Status status = FinishPart(*part, group->cause_);
+    for (RecordWrite& write : part->writes) write.status = status;
+  }
+}
+
+Status RecordWriter::FinishPart(const Group::Part& part, const std::string& cause) {
+  EMBERKV_RETURN_IF_ERROR(part.status);
+  int error = 0;
+  {
+    std::unique_lock lock(mutex_);
+    done_.wait(lock, [&part] { return part.in_flight == 0; });
+    error = part.error;
+  }
+  failpoint_(cause + ".after_write");
+  if (error == 0) error = -io_->Sync(part.file->fd());
+  failpoint_(cause + ".after_sync");
+  if (error == 0) return Status::Ok();
+  return Unavailable(fmt::format("segment {}: {}", part.writes.front().place.segment, std::strerror(error)));
 }
 
 }  // namespace emberkv

@@ -1,6 +1,7 @@
 // Writes records into segments: coalesced into pieces of a megabyte, several in flight, then synced.
 //
-// One thread at a time. Owns its buffers; segments and I/O outlive it.
+// Start and Finish of one group may run on different threads, and a group may be finished while the next
+// one is started. Owns its buffers; segments and I/O outlive it, and it outlives its groups.
 #pragma once
 
 #include <condition_variable>
@@ -37,9 +38,29 @@ class RecordWriter {
  public:
   RecordWriter(SegmentFiles* files, SegmentIo* io, uint64_t max_record_bytes, Failpoint failpoint);
 
-  // `writes` are in the order of their places, those of a segment together. A failure in a segment fails
-  // all its writes: after a failed sync nobody knows which of them are there. `cause` names the points.
-  void Write(std::span<RecordWrite> writes, const std::string& cause);
+  // Records on their way to the disk. What they point to stays valid until they are finished.
+  class Group {
+   private:
+    friend class RecordWriter;
+    // The records of one segment.
+    struct Part {
+      std::span<RecordWrite> writes;
+      std::shared_ptr<const OpenFile> file;
+      Status status;
+      size_t in_flight = 0;  // pieces; guarded by the writer's mutex_
+      int error = 0;         // of a piece that failed; likewise
+    };
+    std::vector<std::unique_ptr<Part>> parts_;
+    std::string cause_;
+  };
+
+  // Starts writing. `writes` are in the order of their places, those of a segment together. `cause` names
+  // the failpoints.
+  std::unique_ptr<Group> Start(std::span<RecordWrite> writes, const std::string& cause);
+
+  // Waits for a group and syncs it; every write has its status then. A failure in a segment fails all
+  // of the group's writes to it: after a failed sync nobody knows which of them are there.
+  void Finish(std::unique_ptr<Group> group);
 
  private:
   struct AlignedDelete {
@@ -47,11 +68,12 @@ class RecordWriter {
   };
   using Buffer = std::unique_ptr<uint8_t, AlignedDelete>;
 
-  Status WriteSegment(std::span<RecordWrite> writes, const std::string& cause);
+  void StartPart(Group::Part* part);
   // Encodes records that lie one after another, as many as fit; returns how many.
   size_t Fill(std::span<const RecordWrite> writes, uint8_t* buffer, size_t* bytes) const;
-  uint8_t* TakeBuffer();
-  int WaitForAll();  // 0 or the errno of one that failed
+  uint8_t* TakeBuffer(Group::Part* part);
+  void PieceDone(Group::Part* part, uint8_t* buffer, int error);
+  Status FinishPart(const Group::Part& part, const std::string& cause);
 
   // Constant after construction.
   SegmentFiles* const files_;
@@ -63,7 +85,6 @@ class RecordWriter {
   std::mutex mutex_;
   std::condition_variable done_;
   std::vector<uint8_t*> free_;  // guarded by mutex_
-  int error_ = 0;               // guarded by mutex_
 };
 
 }  // namespace emberkv

@@ -29,6 +29,8 @@ Status Failed(const std::string& what, int error) {
 
 }  // namespace
 
+OpenFile::~OpenFile() { ::close(fd_); }
+
 SegmentFiles::SegmentFiles(std::string directory, uint64_t segment_bytes, SegmentIo* io)
     : directory_(std::move(directory)), segment_bytes_(segment_bytes), io_(io) {}
 
@@ -36,7 +38,6 @@ SegmentFiles::~SegmentFiles() {
   for (auto& [segment, file] : files_) {
     if (file.read_fd >= 0) ::close(file.read_fd);
   }
-  if (writer_fd_ >= 0) ::close(writer_fd_);
 }
 
 std::string SegmentFiles::PathOf(uint32_t segment) const {
@@ -105,10 +106,7 @@ bool SegmentFiles::Remove(uint32_t segment) {
   const std::lock_guard lock(mutex_);
   const auto found = files_.find(segment);
   if (found == files_.end()) return true;
-  if (writer_fd_ >= 0 && writer_segment_ == segment) {
-    ::close(writer_fd_);
-    writer_fd_ = -1;
-  }
+  if (writer_segment_ == segment) writer_.reset();
   if (found->second.pins > 0) {
     found->second.is_removed = true;  // the last Unpin forgets it
     return true;
@@ -172,31 +170,26 @@ void SegmentFiles::CloseIdle() {
   }
 }
 
-Result<int> SegmentFiles::Writer(uint32_t segment) {
+Result<std::shared_ptr<const OpenFile>> SegmentFiles::Writer(uint32_t segment) {
   const std::lock_guard lock(mutex_);
   const std::string path = PathOf(segment);
-  if (writer_fd_ >= 0 && writer_segment_ != segment) {
-    ::close(writer_fd_);
-    writer_fd_ = -1;
-  }
-  if (writer_fd_ < 0) {
+  if (writer_ == nullptr || writer_segment_ != segment) {
     int fd = io_->Open(path, O_WRONLY | O_DIRECT);
     if (fd == -EINVAL) {  // a file system without direct I/O
       is_direct_ = false;
       fd = io_->Open(path, O_WRONLY);
     }
     if (fd < 0) return Failed(path, -fd);
-    writer_fd_ = fd;
+    writer_ = std::make_shared<const OpenFile>(fd);
     writer_segment_ = segment;
   }
   // What is written to a deleted file is gone when the process is.
   struct stat status;
-  if (::fstat(writer_fd_, &status) != 0 || status.st_nlink == 0) {
-    ::close(writer_fd_);
-    writer_fd_ = -1;
+  if (::fstat(writer_->fd(), &status) != 0 || status.st_nlink == 0) {
+    writer_.reset();
     return Unavailable(path + ": deleted while the store is open");
   }
-  return writer_fd_;
+  return writer_;
 }
 
 bool SegmentFiles::is_direct() const {

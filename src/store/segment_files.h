@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -16,6 +17,20 @@
 #include "store/segment_io.h"
 
 namespace emberkv {
+
+// An open file; closed when the last owner goes.
+class OpenFile {
+ public:
+  explicit OpenFile(int fd) : fd_(fd) {}
+  ~OpenFile();
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+
+  int fd() const { return fd_; }
+
+ private:
+  const int fd_;
+};
 
 class SegmentFiles {
  public:
@@ -42,9 +57,9 @@ class SegmentFiles {
   Result<int> Pin(uint32_t segment, uint64_t generation);
   void Unpin(uint32_t segment);
 
-  // A descriptor for writing, past the page cache where the file system allows that; for the one writer.
-  // It stays open until the next call with another segment. kUnavailable when the file was deleted.
-  Result<int> Writer(uint32_t segment);
+  // The segment for writing, past the page cache where the file system allows that. kUnavailable when the
+  // file was deleted.
+  Result<std::shared_ptr<const OpenFile>> Writer(uint32_t segment);
 
   // Whether writes go past the page cache, as far as is known.
   bool is_direct() const;
@@ -72,7 +87,7 @@ class SegmentFiles {
   std::unordered_map<uint32_t, File> files_;
   size_t open_readers_ = 0;
   uint32_t writer_segment_ = 0;
-  int writer_fd_ = -1;
+  std::shared_ptr<const OpenFile> writer_;  // of that segment; kept, because it is wanted again and again
   bool is_direct_ = true;
 };
 
