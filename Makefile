@@ -45,7 +45,7 @@ mutation-check: setup  ## plant known bugs one by one; the golden tests must fin
 bench: build  ## run the benchmarks
 	@build/release/benchmarks/formats_bench
 	@build/release/benchmarks/engine_bench models/ember-tiny
-	@rm -rf build/bench-store
+	@mkdir -p build/bench-store
 	@build/release/benchmarks/store_bench build/bench-store
 	@build/release/benchmarks/resume_bench models/ember-tiny build/bench-resume
 

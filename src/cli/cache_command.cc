@@ -20,20 +20,24 @@ namespace emberkv {
 namespace {
 
 constexpr const char* kNotes =
-    "A store belongs to one process at a time: while `emberkv run` has it, these commands are refused.\n"
+    "A store belongs to one process at a time: while `emberkv run` has it, these commands are "
+    "refused.\n"
     "None of them extends the deadline of a page.";
 constexpr const char* kTenantNotes =
-    "A tenant is whom pages belong to. All pages of `emberkv run` belong to one, called local; a server\n"
+    "A tenant is whom pages belong to. All pages of `emberkv run` belong to one, called local; a "
+    "server\n"
     "with several users gives each one of its own, shown by `cache ls --json` as 64 hex digits.\n"
-    "Erased pages cannot be read from then on; their bytes stay in the files until they are written over.";
+    "Erased pages cannot be read from then on; their bytes stay in the files until they are "
+    "written over.";
 
 struct CacheOptions {
   std::string directory;
-  uint64_t budget_bytes = kAnyBudget;
+  uint64_t budget_bytes = EngineOptions().store_budget_bytes;  // stat, sweep
+  bool makes_room = false;  // sweep: fits the store to its budget; the others leave its files alone
   bool json = false;
-  size_t limit = 0;     // ls
-  std::string tenant;   // erase
-  std::string model;    // explain
+  size_t limit = 0;    // ls
+  std::string tenant;  // erase
+  std::string model;   // explain
   std::string prompt;
   std::vector<std::string> files;
   ReplayMode replay = ReplayMode::kBounded;
@@ -62,8 +66,9 @@ Result<std::string> ExplainPrompt(LocalStore& store, const CacheOptions& options
 
 Result<std::string> UseStore(const CacheOptions& options, const Tool& tool, int* exit_code) {
   const SystemClock clock;
+  const uint64_t budget = options.makes_room ? options.budget_bytes : kAnyBudget;
   EMBERKV_ASSIGN_OR_RETURN(const std::unique_ptr<LocalStore> store,
-                           OpenStore(options.directory, options.budget_bytes, &clock));
+                           OpenStore(options.directory, budget, &clock));
   return tool(*store, options, exit_code);
 }
 
@@ -83,8 +88,9 @@ int Run(const std::string& name, const CacheOptions& options, const Tool& tool) 
 CLI::App* AddTool(CLI::App& cache, const std::string& name, const std::string& description,
                   const std::shared_ptr<CacheOptions>& options, Tool tool, int* exit_code) {
   CLI::App* command = cache.add_subcommand(name, description);
-  command->add_option(name == "explain" ? "--store" : "store", options->directory,
-                      "The store's directory")
+  command
+      ->add_option(name == "explain" ? "--store" : "store", options->directory,
+                   "The store's directory")
       ->required();
   command->add_flag("--json", options->json, "Print JSON");
   command->callback([name, options, tool = std::move(tool), exit_code] {
@@ -95,7 +101,6 @@ CLI::App* AddTool(CLI::App& cache, const std::string& name, const std::string& d
 
 // What the next run will be given; the store itself keeps no budget.
 void AddBudgetOption(CLI::App* command, CacheOptions* options) {
-  options->budget_bytes = EngineOptions().store_budget_bytes;
   AddParsedOption(*command, "--store-size", &options->budget_bytes, &ParseBytes,
                   "The store's budget, as runs are given it (default: 16G)");
 }
@@ -124,19 +129,21 @@ void AddCacheCommand(CLI::App& app, int* exit_code) {
   cache->footer(kNotes);
 
   auto options = std::make_shared<CacheOptions>();
-  AddBudgetOption(AddTool(*cache, "stat", "Space, pages and deadlines", options,
-                          [](LocalStore& store, const CacheOptions& chosen, int*) {
-                            return DescribeStore(store, chosen.json);
-                          },
-                          exit_code),
+  AddBudgetOption(AddTool(
+                      *cache, "stat", "Space, pages and deadlines", options,
+                      [](LocalStore& store, const CacheOptions& chosen, int*) {
+                        return DescribeStore(store, chosen.budget_bytes, chosen.json);
+                      },
+                      exit_code),
                   options.get());
 
   options = std::make_shared<CacheOptions>();
-  AddTool(*cache, "ls", "The pages, in the order of their keys", options,
-          [](LocalStore& store, const CacheOptions& chosen, int*) {
-            return ListPages(store, {chosen.directory, chosen.limit, chosen.json});
-          },
-          exit_code)
+  AddTool(
+      *cache, "ls", "The pages, in the order of their keys", options,
+      [](LocalStore& store, const CacheOptions& chosen, int*) {
+        return ListPages(store, {chosen.directory, chosen.limit, chosen.json});
+      },
+      exit_code)
       ->add_option("--limit", options->limit, "At most so many pages");
 
   options = std::make_shared<CacheOptions>();
@@ -146,19 +153,22 @@ void AddCacheCommand(CLI::App& app, int* exit_code) {
   AddExplain(*cache, exit_code);
 
   options = std::make_shared<CacheOptions>();
-  AddBudgetOption(AddTool(*cache, "sweep", "Free the space of expired pages now", options,
-                          [](LocalStore& store, const CacheOptions& chosen, int*) {
-                            return Result<std::string>(SweepPages(store, chosen.json));
-                          },
-                          exit_code),
+  options->makes_room = true;
+  AddBudgetOption(AddTool(
+                      *cache, "sweep", "Free the space of expired pages now", options,
+                      [](LocalStore& store, const CacheOptions& chosen, int*) {
+                        return Result<std::string>(SweepPages(store, chosen.json));
+                      },
+                      exit_code),
                   options.get());
 
   options = std::make_shared<CacheOptions>();
-  CLI::App* erase = AddTool(*cache, "erase", "Make a tenant's pages unreadable", options,
-                            [](LocalStore& store, const CacheOptions& chosen, int*) {
-                              return ErasePages(store, chosen.tenant, chosen.json);
-                            },
-                            exit_code);
+  CLI::App* erase = AddTool(
+      *cache, "erase", "Make a tenant's pages unreadable", options,
+      [](LocalStore& store, const CacheOptions& chosen, int*) {
+        return ErasePages(store, chosen.tenant, chosen.json);
+      },
+      exit_code);
   erase->add_option("--tenant", options->tenant, "local, 64 hex digits, or all")->required();
   erase->footer(kTenantNotes);
 }

@@ -41,8 +41,9 @@ Result<std::string> ErasePages(LocalStore& store, std::string_view tenant, bool 
     const uint64_t gone = store.EraseTenant(owner);
     erased += gone;
     if (gone < pages) {
-      return Unavailable(fmt::format("the index cannot be written: {} of {} pages of tenant {} are erased",
-                                     gone, pages, TenantText(owner)));
+      return Unavailable(
+          fmt::format("the index cannot be written: {} of {} pages of tenant {} are erased", gone,
+                      pages, TenantText(owner)));
     }
   }
   const uint64_t left = store.Stats().pages;

@@ -131,7 +131,8 @@ std::string WhyText(const Explanation& explanation, const PrefixProbe& model, Re
   }
   if (reason == "other identity") {
     return fmt::format(
-        "other identity: {} pages hold the same tokens, but for another model, tokenizer, layout or "
+        "other identity: {} pages hold the same tokens, but for another model, tokenizer, layout "
+        "or "
         "numerics, after other text, or with other provenance",
         near.elsewhere);
   }
@@ -149,9 +150,10 @@ std::string BlocksTable(const Explanation& explanation) {
       if (StateOf(forecast, end) != state || ProvenanceOf(forecast, end) != provenance) break;
     }
     const auto block_size = static_cast<uint64_t>(explanation.block_size);
-    table.AddRow({fmt::format("{} to {}", Grouped(begin), Grouped(end - 1)),
-                  fmt::format("{} to {}", Grouped(begin * block_size), Grouped(end * block_size - 1)),
-                  state, provenance});
+    table.AddRow(
+        {fmt::format("{} to {}", Grouped(begin), Grouped(end - 1)),
+         fmt::format("{} to {}", Grouped(begin * block_size), Grouped(end * block_size - 1)), state,
+         provenance});
   }
   return forecast.blocks.empty() ? "" : table.ToString() + "\n";
 }
@@ -197,8 +199,7 @@ std::string JsonText(const Explanation& explanation, const PrefixProbe& model, R
 Result<std::string> ExplainText(LocalStore& store, const PrefixProbe& model, std::string_view text,
                                 const ExplainOptions& options) {
   EMBERKV_ASSIGN_OR_RETURN(const std::vector<int32_t> prompt, EncodeFirst(model, text));
-  EMBERKV_ASSIGN_OR_RETURN(const Explanation explanation,
-                           Explain(store, model, prompt, options));
+  EMBERKV_ASSIGN_OR_RETURN(const Explanation explanation, Explain(store, model, prompt, options));
   return options.json ? JsonText(explanation, model, options.replay)
                       : Text(explanation, model, options.replay);
 }

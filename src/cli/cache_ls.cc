@@ -45,9 +45,8 @@ Result<std::string> ListPages(const LocalStore& store, const ListOptions& option
     if (options.json) {
       lines += PageJson(page, provenance, now_us);
     } else {
-      table.AddRow({DigestText(page.first).substr(0, kKeyDigits),
-                    Grouped(page.second.num_tokens), provenance,
-                    DeadlineText(page.second.deadline_us, now_us),
+      table.AddRow({DigestText(page.first).substr(0, kKeyDigits), Grouped(page.second.num_tokens),
+                    provenance, DeadlineText(page.second.deadline_us, now_us),
                     Grouped(page.second.payload_bytes)});
     }
     return true;

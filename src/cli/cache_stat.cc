@@ -48,10 +48,11 @@ std::string StatJson(const LocalStore& store, const StoreStats& stats, const Dea
 
 }  // namespace
 
-Result<std::string> DescribeStore(LocalStore& store, bool json) {
+Result<std::string> DescribeStore(LocalStore& store, uint64_t budget_bytes, bool json) {
   const int64_t now_us = store.durable_now_us();
   EMBERKV_ASSIGN_OR_RETURN(const Deadlines deadlines, DeadlinesOf(store, now_us));
-  const StoreStats stats = store.Stats();
+  StoreStats stats = store.Stats();
+  stats.budget_bytes = budget_bytes;
   if (json) return StatJson(store, stats, deadlines, now_us);
   TextTable table("lrl");
   table.AddRow({"budget", BinarySize(stats.budget_bytes), "as given, not kept in the store"});

@@ -1,7 +1,8 @@
-// What `emberkv cache` does with a store: one function for each subcommand, an open store in, text out.
-// With `json` the text is one object a line.
+// What `emberkv cache` does with a store: one function for each subcommand, an open store in, text
+// out. With `json` the text is one object a line.
 //
-// Used by the command's one thread. The store is the caller's; having it open keeps other processes out.
+// Used by the command's one thread. The store is the caller's; having it open keeps other processes
+// out.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,7 @@
 
 namespace emberkv {
 
-// A budget that no store exceeds: opening with it changes nothing in the directory.
+// A budget that no store exceeds: opening with it gives none of its files back.
 inline constexpr uint64_t kAnyBudget = uint64_t{1} << 60;
 
 // Opens a store that is there; unlike LocalStore::Open it makes none. `clock` outlives the store.
@@ -35,7 +36,8 @@ std::string ProvenanceText(Provenance provenance);  // "canonical", "replayed@25
 // Whose pages: "local" are those of an engine that serves one user; else 64 hex digits.
 std::string TenantText(const Digest& tenant);
 
-Result<std::string> DescribeStore(LocalStore& store, bool json);
+// `budget_bytes` is what runs are given: a store keeps none.
+Result<std::string> DescribeStore(LocalStore& store, uint64_t budget_bytes, bool json);
 
 struct ListOptions {
   std::string directory;  // of the store
@@ -44,8 +46,8 @@ struct ListOptions {
 };
 Result<std::string> ListPages(const LocalStore& store, const ListOptions& options);
 
-// Reads every page from the disk; what is corrupt is quarantined, so that it is never served. `progress`
-// gets the pages read so far.
+// Reads every page from the disk; what is corrupt is quarantined, so that it is never served.
+// `progress` gets the pages read so far.
 ScrubReport VerifyPages(LocalStore& store, const std::function<void(const ScrubReport&)>& progress);
 std::string VerifyText(const ScrubReport& report, bool json);
 

@@ -1,5 +1,5 @@
-// What commands that run a model have in common: the options that say which and how, loading it with
-// progress, and turning a text into the ids of a new sequence.
+// What commands that run a model have in common: the options that say which and how, loading it
+// with progress, and turning a text into the ids of a new sequence.
 //
 // Used by the command's one thread.
 #pragma once
@@ -32,8 +32,8 @@ Result<std::unique_ptr<Engine>> LoadWithProgress(const ModelOptions& options,
 Status PrefillWithProgress(Session& session, const std::vector<int32_t>& tokens, ReplayMode replay,
                            const std::atomic<bool>* cancel, ProgressLine* progress);
 
-// The ids of a text that begins a sequence: the BOS token goes first unless the text has it. `model` is
-// an Engine or a PrefixProbe.
+// The ids of a text that begins a sequence: the BOS token goes first unless the text has it.
+// `model` is an Engine or a PrefixProbe.
 template <class Model>
 Result<std::vector<int32_t>> EncodeFirst(const Model& model, std::string_view text) {
   EMBERKV_ASSIGN_OR_RETURN(std::vector<int32_t> ids, model.Encode(text));

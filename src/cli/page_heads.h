@@ -1,7 +1,8 @@
-// What stored pages say of themselves beyond the index: the text they continue and the tokens they hold.
+// What stored pages say of themselves beyond the index: the text they continue and the tokens they
+// hold.
 //
-// Used by one thread, beside the open store whose pages it reads: the store's lock keeps other processes
-// from writing.
+// Used by one thread, beside the open store whose pages it reads: the store's lock keeps other
+// processes from writing.
 #pragma once
 
 #include <cstdint>

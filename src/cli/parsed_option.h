@@ -13,7 +13,7 @@ namespace emberkv {
 // it may be a T or an optional<T>.
 template <typename Field, typename T>
 CLI::Option* AddParsedOption(CLI::App& command, const std::string& name, Field* field,
-                     Result<T> (*parse)(std::string_view), const std::string& description) {
+                             Result<T> (*parse)(std::string_view), const std::string& description) {
   return command.add_option_function<std::string>(
       name,
       [name, field, parse](const std::string& text) {

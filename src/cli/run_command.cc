@@ -26,13 +26,16 @@ constexpr std::chrono::seconds kFlushTimeout{60};
 
 constexpr const char* kNotes =
     "Documents are joined as they are; the first prompt follows them, the next ones follow the\n"
-    "answers. A prompt starts on a new line: a newline goes before it unless it begins with one, or\n"
+    "answers. A prompt starts on a new line: a newline goes before it unless it begins with one, "
+    "or\n"
     "the text before it ends in one, or nothing is before it. The BOS token goes first unless the\n"
     "text has it. Without a prompt the model continues the documents.\n"
     "With --store, the beginning of the first prompt that the directory holds is read instead of\n"
-    "computed, and every complete block of the session is written to it. One process uses a store at\n"
+    "computed, and every complete block of the session is written to it. One process uses a store "
+    "at\n"
     "a time.\n"
-    "Ctrl-C ends the run at the next step and stores what is complete; a second one ends it at once.\n"
+    "Ctrl-C ends the run at the next step and stores what is complete; a second one ends it at "
+    "once.\n"
     "Example:\n"
     "  emberkv run --model MODEL_DIR --file report.txt --prompt \"Question: ...\" --store cache";
 
@@ -46,7 +49,8 @@ struct RunOptions {
 };
 
 bool Print(const std::string& text) {
-  return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
+         std::fflush(stdout) == 0;
 }
 
 std::string ReadStandardInput() {
@@ -62,7 +66,8 @@ class Conversation {
                const std::atomic<bool>* cancel)
       : options_(options), engine_(engine), session_(std::move(session)), cancel_(cancel) {}
 
-  // Appends `prompt` to `text`, the text before it that is not prefilled yet, and prints the answer.
+  // Appends `prompt` to `text`, the text before it that is not prefilled yet, and prints the
+  // answer.
   Status Ask(std::string text, const std::string& prompt) {
     AnswerReport answer;
     answer.index = static_cast<int>(asked_++);
@@ -218,8 +223,9 @@ void AddRunCommand(CLI::App& app, int* exit_code) {
                   "Most tokens of the session, e.g. 32K (default: what the model allows)");
   command->add_option("--file", options->files, "Document to read first; may be repeated");
   // One value each: an option that takes several would split a prompt in brackets at its commas.
-  command->add_option("--prompt", options->prompts,
-                      "Prompt; may be repeated, each is answered in turn; - reads standard input")
+  command
+      ->add_option("--prompt", options->prompts,
+                   "Prompt; may be repeated, each is answered in turn; - reads standard input")
       ->allow_extra_args(false);
   command->add_option("--max-tokens", options->generate.max_tokens, "Most tokens of an answer")
       ->capture_default_str();
@@ -229,8 +235,9 @@ void AddRunCommand(CLI::App& app, int* exit_code) {
   command->add_option("--top-p", sampler.top_p, "Share of the likeliest tokens to draw from")
       ->capture_default_str();
   command->add_option("--seed", sampler.seed, "Of the draws")->capture_default_str();
-  command->add_option("--stop", options->generate.stop_strings,
-                      "Text that ends an answer and is not part of it; may be repeated")
+  command
+      ->add_option("--stop", options->generate.stop_strings,
+                   "Text that ends an answer and is not part of it; may be repeated")
       ->allow_extra_args(false);
   command->add_flag("--json", options->json, "Print one JSON object per line");
   command->callback([options, exit_code] {

@@ -5,8 +5,8 @@
 
 namespace emberkv {
 
-// Adds the subcommand; when it is chosen, app.parse() runs it and sets *exit_code (0; 1 with a message
-// on stderr; 130 after Ctrl-C). `exit_code` must outlive the parse.
+// Adds the subcommand; when it is chosen, app.parse() runs it and sets *exit_code (0; 1 with a
+// message on stderr; 130 after Ctrl-C). `exit_code` must outlive the parse.
 void AddRunCommand(CLI::App& app, int* exit_code);
 
 }  // namespace emberkv

@@ -75,7 +75,7 @@ void AddReuseRows(const RunSummary& summary, TextTable* table) {
   table->AddRow({"  replayed", Count(reuse.replayed_tokens),
                  reuse.from_checkpoint ? "windows came from a checkpoint" : "to rebuild windows"});
   table->AddRow({"  computed", Count(summary.first_prompt_tokens - reuse.hit_tokens),
-                 miss.empty()    ? std::string("nothing was looked up")
+                 miss.empty()     ? std::string("nothing was looked up")
                  : miss == "none" ? std::string("no full block was missing")
                                   : fmt::format("first missing block: {}", miss)});
   table->AddRow({"  provenance", ProvenanceText({reuse.replayed_at}), "of what was computed"});

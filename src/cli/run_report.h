@@ -1,4 +1,5 @@
-// What `emberkv run` tells about answers and costs, as text for people and as JSON lines for scripts.
+// What `emberkv run` tells about answers and costs, as text for people and as JSON lines for
+// scripts.
 //
 // Pure functions of their arguments.
 #pragma once

@@ -9,6 +9,7 @@ namespace emberkv {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 RunSummary SomeRun() {
   RunSummary summary;
@@ -69,6 +70,53 @@ TEST(RunReport, TextNamesPagesBytesAndShare) {
   EXPECT_THAT(text, HasSubstr("53.0 % of full"));
   EXPECT_THAT(text, HasSubstr("4,000 tokens/s"));
   EXPECT_THAT(text, HasSubstr("avx2"));
+}
+
+RunSummary AWarmRun() {
+  RunSummary summary = SomeRun();
+  summary.first_prompt_tokens = 1000;
+  ReuseStats& reuse = summary.session.reuse;
+  reuse.hit_tokens = 896;
+  reuse.replayed_tokens = 128;
+  reuse.resident_blocks = 2;
+  reuse.store_blocks = 5;
+  reuse.bytes_read = 5000;
+  reuse.restore_seconds = 0.002;
+  reuse.replayed_at = 896;
+  reuse.miss_reason = "expired";
+  summary.caches.store.emplace();
+  summary.caches.store->pages = 9;
+  WriteBehindStats& writes = summary.caches.pages.writes;
+  writes.outcomes[static_cast<size_t>(PutOutcome::kStored)] = 3;
+  writes.outcomes[static_cast<size_t>(PutOutcome::kRefusedFull)] = 4;
+  writes.dropped = 6;
+  return summary;
+}
+
+TEST(RunReport, AWarmRunTellsWhatItReusedAndStored) {
+  const auto json = nlohmann::json::parse(SummaryJson(AWarmRun()));
+  const auto& reuse = json["reuse"];
+  EXPECT_EQ(reuse["hit_tokens"], 896);
+  EXPECT_EQ(reuse["replayed_tokens"], 128);
+  EXPECT_EQ(reuse["computed_tokens"], 104);
+  EXPECT_EQ(reuse["blocks"]["memory"], 2);
+  EXPECT_EQ(reuse["blocks"]["store"], 5);
+  EXPECT_EQ(reuse["bytes_read"], 5000);
+  EXPECT_EQ(reuse["restore_ms"], 2);
+  EXPECT_EQ(reuse["provenance"], "replayed@896");
+  EXPECT_EQ(reuse["miss_reason"], "expired");
+  EXPECT_EQ(json["store"]["stored"], 3);
+  EXPECT_EQ(json["store"]["refused_full"], 4);
+  EXPECT_EQ(json["store"]["dropped"], 6);
+  const std::string text = SummaryText(AWarmRun());
+  EXPECT_THAT(text, HasSubstr("2 blocks from memory, 5 from the store"));
+  EXPECT_THAT(text, HasSubstr("first missing block: expired"));
+  EXPECT_THAT(text, HasSubstr("0 there already, 4 refused, 0 failed, 6 dropped"));
+}
+
+TEST(RunReport, WithoutAStoreNothingIsSaidOfIt) {
+  EXPECT_FALSE(nlohmann::json::parse(SummaryJson(SomeRun())).contains("store"));
+  EXPECT_THAT(SummaryText(SomeRun()), Not(HasSubstr("stored")));
 }
 
 }  // namespace

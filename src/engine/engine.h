@@ -92,8 +92,8 @@ class Engine {
 
 // What a run in a fresh process would take of a prompt from a store.
 struct PrefixForecast {
-  // The prompt's full blocks that may be hits: those that the run would find, then the others as their
-  // chain would go on. They view the prompt.
+  // The prompt's full blocks that may be hits: those that the run would find, then the others as
+  // their chain would go on. They view the prompt.
   std::vector<BlockIdentity> blocks;
   std::vector<bool> is_stored;  // of each block; one behind a block that is missing is no use
   size_t num_found = 0;         // blocks that the run would find
@@ -102,8 +102,8 @@ struct PrefixForecast {
   Provenance provenance;  // of the blocks that the run would compute
 };
 
-// A model without its weights: enough to tell what a store holds of a text. Immutable after Open; any
-// thread may use it.
+// A model without its weights: enough to tell what a store holds of a text. Immutable after Open;
+// any thread may use it.
 class PrefixProbe {
  public:
   static Result<PrefixProbe> Open(const std::string& model_dir);
