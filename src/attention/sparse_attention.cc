@@ -15,27 +15,8 @@ constexpr float kEmpty = -std::numeric_limits<float>::infinity();
 
 }  // namespace
 
-const TileKernels& ActiveTileKernels() {
-#if defined(__x86_64__)
-  switch (ActiveIsa()) {
-    case Isa::kAvx512: return avx512::kTileKernels;
-    case Isa::kAvx2: return avx2::kTileKernels;
-    case Isa::kPortable: break;
-  }
-#endif
-  return portable::kTileKernels;
-}
-
-const SoftmaxKernels& ActiveSoftmaxKernels() {
-#if defined(__x86_64__)
-  switch (ActiveIsa()) {
-    case Isa::kAvx512: return avx512::kSoftmaxKernels;
-    case Isa::kAvx2: return avx2::kSoftmaxKernels;
-    case Isa::kPortable: break;
-  }
-#endif
-  return portable::kSoftmaxKernels;
-}
+const TileKernels& ActiveTileKernels() { return EMBERKV_FOR_ACTIVE_ISA(kTileKernels); }
+const SoftmaxKernels& ActiveSoftmaxKernels() { return EMBERKV_FOR_ACTIVE_ISA(kSoftmaxKernels); }
 
 void OnlineAttention::Begin(const float* q, int heads, int dim, float scale) {
   q_ = q;

@@ -21,6 +21,17 @@ std::vector<Isa> SupportedIsas();
 // The fastest supported set, or the override.
 Isa ActiveIsa();
 
+// The entry of a kernel table for the active set. `name` is defined in one namespace per set, which the
+// build fills (cmake/rooms.cmake); call it from namespace emberkv.
+#if defined(__x86_64__)
+#define EMBERKV_FOR_ACTIVE_ISA(name)                                \
+  (::emberkv::ActiveIsa() == ::emberkv::Isa::kAvx512 ? avx512::name \
+   : ::emberkv::ActiveIsa() == ::emberkv::Isa::kAvx2 ? avx2::name   \
+                                                     : portable::name)
+#else
+#define EMBERKV_FOR_ACTIVE_ISA(name) (portable::name)
+#endif
+
 // nullopt restores the automatic choice. A set that is not supported is refused (returns false).
 bool OverrideIsa(std::optional<Isa> isa);
 

@@ -6,19 +6,7 @@
 namespace emberkv {
 namespace {
 
-const RowKernels& Kernels() {
-#if defined(__x86_64__)
-  switch (ActiveIsa()) {
-    case Isa::kAvx512:
-      return avx512::kRowKernels;
-    case Isa::kAvx2:
-      return avx2::kRowKernels;
-    case Isa::kPortable:
-      break;
-  }
-#endif
-  return portable::kRowKernels;
-}
+const RowKernels& Kernels() { return EMBERKV_FOR_ACTIVE_ISA(kRowKernels); }
 
 int KernelIndex(RowFormat format) { return static_cast<int>(format) - 1; }
 

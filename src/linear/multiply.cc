@@ -22,14 +22,7 @@ struct Kernels {
 };
 
 Kernels ActiveKernels() {
-#if defined(__x86_64__)
-  switch (ActiveIsa()) {
-    case Isa::kAvx512: return {avx512::kPanelKernels, avx512::kStrictAccumulate};
-    case Isa::kAvx2: return {avx2::kPanelKernels, avx2::kStrictAccumulate};
-    case Isa::kPortable: break;
-  }
-#endif
-  return {portable::kPanelKernels, portable::kStrictAccumulate};
+  return {EMBERKV_FOR_ACTIVE_ISA(kPanelKernels), EMBERKV_FOR_ACTIVE_ISA(kStrictAccumulate)};
 }
 
 // One panel against up to kTileRows input rows.

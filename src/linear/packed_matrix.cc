@@ -61,28 +61,26 @@ PackedMatrix PackedMatrix::FromFp4(int rows, int cols, const uint8_t* packed,
   return m;
 }
 
-PackedMatrix PackedMatrix::FromBf16(int rows, int cols, const uint8_t* bytes) {
-  PackedMatrix m(WeightKind::kBf16, rows, cols);
+PackedMatrix PackedMatrix::FromValues(WeightKind kind, int rows, int cols, const uint8_t* bytes,
+                                      size_t value_bytes) {
+  PackedMatrix m(kind, rows, cols);
   const size_t k = static_cast<size_t>(cols);
   for (int row = 0; row < rows; ++row) {
-    uint8_t* panel = m.data_.data() + row / kPanelRows * m.panel_data_bytes_ + row % kPanelRows * 2;
+    uint8_t* panel =
+        m.data_.data() + row / kPanelRows * m.panel_data_bytes_ + row % kPanelRows * value_bytes;
     for (size_t c = 0; c < k; ++c) {
-      std::memcpy(panel + c * kPanelRows * 2, bytes + (row * k + c) * 2, 2);
+      std::memcpy(panel + c * kPanelRows * value_bytes, bytes + (row * k + c) * value_bytes, value_bytes);
     }
   }
   return m;
 }
 
+PackedMatrix PackedMatrix::FromBf16(int rows, int cols, const uint8_t* bytes) {
+  return FromValues(WeightKind::kBf16, rows, cols, bytes, 2);
+}
+
 PackedMatrix PackedMatrix::FromF32(int rows, int cols, const uint8_t* bytes) {
-  PackedMatrix m(WeightKind::kF32, rows, cols);
-  const size_t k = static_cast<size_t>(cols);
-  for (int row = 0; row < rows; ++row) {
-    uint8_t* panel = m.data_.data() + row / kPanelRows * m.panel_data_bytes_ + row % kPanelRows * 4;
-    for (size_t c = 0; c < k; ++c) {
-      std::memcpy(panel + c * kPanelRows * 4, bytes + (row * k + c) * 4, 4);
-    }
-  }
-  return m;
+  return FromValues(WeightKind::kF32, rows, cols, bytes, 4);
 }
 
 }  // namespace emberkv

@@ -45,6 +45,8 @@ class PackedMatrix {
 
  private:
   PackedMatrix(WeightKind kind, int rows, int cols);
+  static PackedMatrix FromValues(WeightKind kind, int rows, int cols, const uint8_t* bytes,
+                                 size_t value_bytes);
 
   WeightKind kind_ = WeightKind::kF32;
   int rows_ = 0;

@@ -240,7 +240,8 @@ bool LocalStore::MovePages(std::span<const StoreIndex::KeyedEntry> pages) {
     writes.push_back(write);
     compaction_credit_bytes_ -= std::min(compaction_credit_bytes_, write.record_bytes());
   }
-  writer_.Finish(writer_.Start(writes, "compact"));
+  const auto group = writer_.Start(writes, "compact");
+  writer_.Finish({&group, 1});
   return CommitMoves(writes, from);
 }
 

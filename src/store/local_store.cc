@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <condition_variable>
 #include <cstring>
 #include <future>
+#include <map>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -174,6 +176,44 @@ bool LocalStore::IsTooLarge(const PageRecord& page) const {
          RecordBytes(page.tokens.size(), page.payload.size()) > segment_bytes_;
 }
 
+// Pages of a Put that are written, synced and indexed together.
+struct LocalStore::PutGroup {
+  std::vector<RecordWrite> writes;
+  std::vector<size_t> page_of;  // places in the Put
+  std::unique_ptr<RecordWriter::Group> records;
+};
+
+// Groups on their way from the thread that starts them to the one that finishes them.
+class LocalStore::StartedGroups {
+ public:
+  void Add(PutGroup* group) {
+    const std::lock_guard lock(mutex_);
+    groups_.push_back(group);
+    changed_.notify_one();
+  }
+  void Close() {
+    const std::lock_guard lock(mutex_);
+    is_closed_ = true;
+    changed_.notify_one();
+  }
+  // All that are waiting, at least one; none when there will be no more.
+  std::vector<PutGroup*> Take() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return is_closed_ || !groups_.empty(); });
+    return std::exchange(groups_, {});
+  }
+
+  void NoteFailure() { has_failed_ = true; }
+  bool has_failed() const { return has_failed_; }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<PutGroup*> groups_;  // guarded by mutex_
+  bool is_closed_ = false;         // likewise
+  std::atomic<bool> has_failed_{false};
+};
+
 std::vector<PutOutcome> LocalStore::Put(std::span<const PageRecord> pages) {
   std::vector<PutOutcome> outcomes(pages.size(), PutOutcome::kFailed);
   const std::lock_guard lock(append_mutex_);
@@ -222,72 +262,98 @@ std::vector<size_t> LocalStore::TriagePages(std::span<const PageRecord> pages,
   return wanted;
 }
 
-// Writes in groups: while one is synced and indexed, the next is on its way to the disk.
+// Writes in groups, which are synced and indexed in the order they were started while later ones are on
+// their way to the disk: the disk is never idle but for the last group's commit.
 void LocalStore::WritePages(std::span<const PageRecord> pages, std::span<const size_t> wanted,
                             std::vector<PutOutcome>* outcomes) {
-  struct Placed {
-    std::vector<RecordWrite> writes;
-    std::vector<size_t> page_of;
-  };
-  std::vector<std::unique_ptr<Placed>> groups;
-  std::future<bool> finishing;
+  StartedGroups started;
+  std::future<void> finishing;
+  if (wanted.size() > kPagesPerGroup) {
+    finishing = std::async(std::launch::async | std::launch::deferred, [&] { FinishGroups(&started); });
+  }
+  std::vector<std::unique_ptr<PutGroup>> groups;
   while (!wanted.empty()) {
+    if (started.has_failed()) current_.reset();
     const auto some = wanted.first(std::min(wanted.size(), kPagesPerGroup));
     wanted = wanted.subspan(some.size());
-    groups.push_back(std::make_unique<Placed>());
-    Placed& placed = *groups.back();
+    auto group = std::make_unique<PutGroup>();
     for (const size_t i : some) {
       RecordWrite write{.page = pages[i], .place = {}, .status = {}};
       const Room room = Place(write.record_bytes(), Purpose::kNewPage, &write.place);
       if (room == Room::kFull) (*outcomes)[i] = PutOutcome::kRefusedFull;
       if (room != Room::kThere) continue;
-      placed.writes.push_back(write);
-      placed.page_of.push_back(i);
+      group->writes.push_back(write);
+      group->page_of.push_back(i);
     }
-    if (placed.writes.empty()) continue;
-    auto group = writer_.Start(placed.writes, "put");
-    if (finishing.valid() && !finishing.get()) current_.reset();
-    const auto finish = [this, &placed](std::unique_ptr<RecordWriter::Group> started) {
-      writer_.Finish(std::move(started));
-      return CommitWrites(placed.writes);
-    };
-    if (wanted.empty()) {
-      if (!finish(std::move(group))) current_.reset();
-    } else {
-      finishing = std::async(std::launch::async | std::launch::deferred, finish, std::move(group));
+    if (group->writes.empty()) continue;
+    group->records = writer_.Start(group->writes, "put");
+    started.Add(group.get());
+    groups.push_back(std::move(group));
+  }
+  started.Close();
+  if (finishing.valid()) {
+    finishing.get();
+  } else {
+    FinishGroups(&started);
+  }
+  if (started.has_failed()) current_.reset();
+  unsettled_.clear();
+  for (const std::unique_ptr<PutGroup>& group : groups) {
+    for (size_t i = 0; i < group->writes.size(); ++i) {
+      if (group->writes[i].status.ok()) (*outcomes)[group->page_of[i]] = PutOutcome::kStored;
     }
   }
-  if (finishing.valid() && !finishing.get()) current_.reset();
-  unsettled_.clear();
-  for (const std::unique_ptr<Placed>& placed : groups) {
-    for (size_t i = 0; i < placed->writes.size(); ++i) {
-      if (placed->writes[i].status.ok()) (*outcomes)[placed->page_of[i]] = PutOutcome::kStored;
+}
+
+// Until no more are to come. Groups that came while the disk was busy with an earlier one share a commit.
+// A sync that failed leaves in doubt what later groups wrote to the segment meanwhile, although their own
+// sync may succeed.
+void LocalStore::FinishGroups(StartedGroups* started) {
+  std::map<uint32_t, Status> failed;  // by segment
+  for (auto groups = started->Take(); !groups.empty(); groups = started->Take()) {
+    std::vector<std::unique_ptr<RecordWriter::Group>> records;
+    for (PutGroup* const group : groups) records.push_back(std::move(group->records));
+    writer_.Finish(records);
+    for (PutGroup* const group : groups) {
+      for (RecordWrite& write : group->writes) {
+        const auto earlier = failed.find(write.place.segment);
+        if (earlier != failed.end()) {
+          write.status = earlier->second;
+        } else if (!write.status.ok()) {
+          failed.emplace(write.place.segment, write.status);
+        }
+      }
     }
+    if (!CommitWrites(groups)) started->NoteFailure();
   }
 }
 
 // Makes those that are durable visible; the status of the others, or of all, says that they are not. False
 // when there are such: nothing more goes where writing failed until that segment is written anew.
-bool LocalStore::CommitWrites(std::span<RecordWrite> writes) {
+bool LocalStore::CommitWrites(std::span<PutGroup* const> groups) {
   const std::lock_guard lock(book_mutex_);
   BookEdit edit(&book_);
   const int64_t deadline_us = PromiseUntil();
   bool is_sound = true;
-  for (const RecordWrite& write : writes) {
-    is_sound &= write.status.ok();
-    if (!write.status.ok()) continue;
-    edit.AddPage(write.page.key, {.place = write.place,
-                                  .num_tokens = static_cast<uint32_t>(write.page.tokens.size()),
-                                  .payload_bytes = static_cast<uint32_t>(write.page.payload.size()),
-                                  .deadline_us = deadline_us,
-                                  .tenant = write.page.tenant});
+  for (const PutGroup* group : groups) {
+    for (const RecordWrite& write : group->writes) {
+      is_sound &= write.status.ok();
+      if (!write.status.ok()) continue;
+      edit.AddPage(write.page.key, {.place = write.place,
+                                    .num_tokens = static_cast<uint32_t>(write.page.tokens.size()),
+                                    .payload_bytes = static_cast<uint32_t>(write.page.payload.size()),
+                                    .deadline_us = deadline_us,
+                                    .tenant = write.page.tenant});
+    }
   }
   if (edit.is_empty()) return is_sound;
   const Status status = Commit(edit);
   At("put.after_index");
   if (status.ok()) return is_sound;
-  for (RecordWrite& write : writes) {
-    if (write.status.ok()) write.status = status;
+  for (PutGroup* group : groups) {
+    for (RecordWrite& write : group->writes) {
+      if (write.status.ok()) write.status = status;
+    }
   }
   return false;
 }

@@ -94,6 +94,8 @@ class LocalStore : public KvStore {
 
  private:
   class Reads;
+  struct PutGroup;
+  class StartedGroups;
   enum class Room { kThere, kFull, kFailed };
   enum class Purpose { kNewPage, kCompaction };
 
@@ -109,7 +111,8 @@ class LocalStore : public KvStore {
                                   std::vector<size_t>* repeats);
   void WritePages(std::span<const PageRecord> pages, std::span<const size_t> wanted,
                   std::vector<PutOutcome>* outcomes);
-  bool CommitWrites(std::span<RecordWrite> writes);
+  void FinishGroups(StartedGroups* started);
+  bool CommitWrites(std::span<PutGroup* const> groups);
   void CountPuts(std::span<const PageRecord> pages, const std::vector<PutOutcome>& outcomes);
   std::vector<bool> Extend(std::span<const BlockHash> keys);
   void Quarantine(std::span<const StoreIndex::KeyedEntry> pages);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <map>
 #include <utility>
 
 namespace emberkv {
@@ -100,26 +101,39 @@ void RecordWriter::PieceDone(Group::Part* part, uint8_t* buffer, int error) {
   done_.notify_all();
 }
 
-void RecordWriter::Finish(std::unique_ptr<Group> group) {
-  for (const std::unique_ptr<Group::Part>& part : group->parts_) {
-    const Status status = FinishPart(*part, group->cause_);
-    for (RecordWrite& write : part->writes) write.status = status;
+void RecordWriter::Finish(std::span<const std::unique_ptr<Group>> groups) {
+  std::map<uint32_t, std::vector<Group::Part*>> parts_of;  // by segment
+  for (const std::unique_ptr<Group>& group : groups) {
+    for (const std::unique_ptr<Group::Part>& part : group->parts_) {
+      WaitForPart(part.get());
+      failpoint_(group->cause_ + ".after_write");
+      parts_of[part->writes.front().place.segment].push_back(part.get());
+    }
+  }
+  for (const auto& [segment, parts] : parts_of) {
+    const Status status = SyncParts(segment, parts);
+    failpoint_(groups.front()->cause_ + ".after_sync");
+    for (const Group::Part* part : parts) {
+      for (RecordWrite& write : part->writes) write.status = status;
+    }
   }
 }
 
-Status RecordWriter::FinishPart(const Group::Part& part, const std::string& cause) {
-  EMBERKV_RETURN_IF_ERROR(part.status);
+void RecordWriter::WaitForPart(Group::Part* part) {
+  std::unique_lock lock(mutex_);
+  done_.wait(lock, [part] { return part->in_flight == 0; });
+}
+
+Status RecordWriter::SyncParts(uint32_t segment, std::span<Group::Part* const> parts) {
   int error = 0;
-  {
-    std::unique_lock lock(mutex_);
-    done_.wait(lock, [&part] { return part.in_flight == 0; });
-    error = part.error;
+  for (const Group::Part* part : parts) {
+    EMBERKV_RETURN_IF_ERROR(part->status);
+    if (part->error != 0) error = part->error;
   }
-  failpoint_(cause + ".after_write");
-  if (error == 0) error = -io_->Sync(part.file->fd());
-  failpoint_(cause + ".after_sync");
+  // The parts of a segment may hold different descriptors of its file; any of them syncs all of it.
+  if (error == 0) error = -io_->Sync(parts.front()->file->fd());
   if (error == 0) return Status::Ok();
-  return Unavailable(fmt::format("segment {}: {}", part.writes.front().place.segment, std::strerror(error)));
+  return Unavailable(fmt::format("segment {}: {}", segment, std::strerror(error)));
 }
 
 }  // namespace emberkv

@@ -1,7 +1,7 @@
 // Writes records into segments: coalesced into pieces of a megabyte, several in flight, then synced.
 //
-// Start and Finish of one group may run on different threads, and a group may be finished while the next
-// one is started. Owns its buffers; segments and I/O outlive it, and it outlives its groups.
+// Start and Finish of a group may run on different threads, and groups may be finished while the next one
+// is started. Owns its buffers; segments and I/O outlive it, and it outlives its groups.
 #pragma once
 
 #include <condition_variable>
@@ -58,9 +58,10 @@ class RecordWriter {
   // the failpoints.
   std::unique_ptr<Group> Start(std::span<RecordWrite> writes, const std::string& cause);
 
-  // Waits for a group and syncs it; every write has its status then. A failure in a segment fails all
-  // of the group's writes to it: after a failed sync nobody knows which of them are there.
-  void Finish(std::unique_ptr<Group> group);
+  // Waits for groups of one cause and syncs each of their segments once; every write has its status then.
+  // A failure in a segment fails all of the groups' writes to it: after a failed sync nobody knows which
+  // of them are there.
+  void Finish(std::span<const std::unique_ptr<Group>> groups);
 
  private:
   struct AlignedDelete {
@@ -73,7 +74,8 @@ class RecordWriter {
   size_t Fill(std::span<const RecordWrite> writes, uint8_t* buffer, size_t* bytes) const;
   uint8_t* TakeBuffer(Group::Part* part);
   void PieceDone(Group::Part* part, uint8_t* buffer, int error);
-  Status FinishPart(const Group::Part& part, const std::string& cause);
+  void WaitForPart(Group::Part* part);
+  Status SyncParts(uint32_t segment, std::span<Group::Part* const> parts);
 
   // Constant after construction.
   SegmentFiles* const files_;
