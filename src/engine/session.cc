@@ -102,6 +102,7 @@ Status Session::Prefill(std::span<const int32_t> tokens, const PrefillOptions& o
   }
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
 
+  const int64_t first_row = computed_;
   const Status status = RunPlan(PlanOf(options, total), options);
   if (status.code() == StatusCode::kCancelled) {
     if (resume_) {  // the shared rows beyond the replay belong to tokens that are forgotten now
@@ -112,7 +113,7 @@ Status Session::Prefill(std::span<const int32_t> tokens, const PrefillOptions& o
     }
   }
   if (status.ok()) PublishBoundary();
-  prefill_tokens_ += std::max<int64_t>(0, num_tokens() - had);
+  prefill_tokens_ += std::max<int64_t>(0, computed_ - first_row);
   prefill_seconds_ += watch.seconds();
   return status;
 }

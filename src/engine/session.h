@@ -101,7 +101,7 @@ struct SessionStats {
   int64_t full_token_layers = 0;  // what the same tokens cost with every row in every layer
   double token_layer_share() const;
 
-  int64_t prefill_tokens = 0;
+  int64_t prefill_tokens = 0;  // computed by Prefill, replayed ones included; hits are not
   int64_t decode_tokens = 0;  // steps of Generate
   double prefill_seconds = 0;
   double decode_seconds = 0;
