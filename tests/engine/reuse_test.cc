@@ -235,6 +235,36 @@ TEST(Reuse, CancellingAReplayLeavesAnEmptySession) {
             RunSession(*engine, First(model, 90), ReplayMode::kExact, false).logits);
 }
 
+// Case R04: cancelled anywhere, in replay, prefill or decode, a session leaves no pin and no claim behind.
+TEST(Reuse, CancellingAnywhereLeaksNothing) {
+  const Source model = SmallModels()[0];
+  const auto engine = LoadTiny(OptionsFor(model, false, 16));
+  RunSession(*engine, First(model, 600), ReplayMode::kBounded);
+  const size_t resident = engine->cache_stats().pages.resident_pages;
+  for (int steps = 0; steps < 14; ++steps) {
+    const auto session = engine->OpenSession();
+    std::atomic<bool> cancel{steps == 0};
+    int done = 0;
+    PrefillOptions options;
+    options.cancel = &cancel;
+    options.progress = [&](int64_t, int64_t) { cancel = ++done == steps; };
+    const Status status = (*session)->Prefill(First(model, 700), options);
+    EXPECT_TRUE(status.ok() || status.code() == StatusCode::kCancelled) << status.ToString();
+    if (!status.ok()) continue;
+    GenerateOptions generate;
+    generate.cancel = &cancel;
+    cancel = true;
+    EXPECT_EQ((*session)->Generate(generate)->finish_reason, FinishReason::kCancelled);
+  }
+  const PageCacheStats after = engine->cache_stats().pages;
+  EXPECT_EQ(after.pinned_pages, 0u);
+  EXPECT_EQ(after.pool.pages_in_use, after.resident_pages);
+  EXPECT_GE(after.resident_pages, resident);
+  // No claim is left: the next request computes at once instead of waiting for one that is gone.
+  EXPECT_EQ(RunSession(*engine, First(model, 900), ReplayMode::kBounded).logits.size(),
+            static_cast<size_t>(engine->config().vocab_size));
+}
+
 // Case W02, R01: what a process stored, the next one reads, and answers with the same bits.
 TEST(Reuse, ARestartedEngineResumesFromTheStore) {
   for (const Source& model : SmallModels()) {
