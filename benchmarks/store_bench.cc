@@ -1,6 +1,9 @@
 // The local store against the disk it lies on and against RocksDB alone.
 //
-//   store_bench DIRECTORY [GIGABYTES]
+//   store_bench DIRECTORY [GIGABYTES [INDEX_ENTRIES]]
+//
+// INDEX_ENTRIES pages more, without bytes of their own, are in the index when the store is opened: 10 GB and
+// 10^7 entries show how opening grows.
 //
 // One run probes what the disk gives (O_DIRECT overwriting in 1-MiB pieces, random reads of a page), then
 // puts and gets pages of 113,920 incompressible bytes through the local store and through RocksDB BlobDB.
@@ -15,6 +18,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -30,6 +34,7 @@
 #include "base/fake_clock.h"
 #include "store/local_store.h"
 #include "store/segment_io.h"
+#include "store/store_index.h"
 
 namespace emberkv {
 namespace {
@@ -44,6 +49,7 @@ constexpr size_t kLargeBatch = 1024;  // what a long prompt's prefill leaves to 
 constexpr size_t kSmallBatch = 64;
 constexpr size_t kGetBatch = 64;
 constexpr int kTokens = 128;
+constexpr int kWarmUps = 2;  // the store takes a page into memory when it is read again
 
 double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -206,7 +212,30 @@ double GetAll(LocalStore& store, const Pages& pages, const std::vector<size_t>& 
   return Now() - start;
 }
 
-Rates BenchLocal(const std::string& directory, Pages& pages, size_t count, std::string* io) {
+// Rows for pages of a segment that is not there: what a larger store's index holds besides.
+void AddIndexEntries(const std::string& directory, uint64_t count) {
+  auto index = StoreIndex::Open(directory + "/index").value();
+  std::mt19937_64 random(11);
+  for (uint64_t i = 0; i < count;) {
+    IndexBatch batch;
+    for (uint64_t end = std::min<uint64_t>(count, i + 10'000); i < end; ++i) {
+      BlockHash key;
+      for (size_t at = 0; at < key.bytes.size(); at += 8) {
+        const uint64_t bits = random();
+        std::memcpy(key.bytes.data() + at, &bits, 8);
+      }
+      batch.PutPage(key, {.place = {.segment = UINT32_MAX, .slot = static_cast<uint32_t>(i), .generation = 1},
+                          .num_tokens = kTokens,
+                          .payload_bytes = kPageBytes,
+                          .deadline_us = 1,
+                          .tenant = {}});
+    }
+    Require(index->Commit(batch).ok(), "the index takes no more entries");
+  }
+}
+
+Rates BenchLocal(const std::string& directory, Pages& pages, size_t count, uint64_t index_entries,
+                 std::string* io) {
   FakeClock clock;
   const uint64_t bytes = count * kReadBytes;
   LocalStoreOptions options{.directory = directory,
@@ -215,11 +244,13 @@ Rates BenchLocal(const std::string& directory, Pages& pages, size_t count, std::
   auto store = LocalStore::Open(options, &clock).value();
   *io = store->IoDescription();
   // The steady state is a store whose segments were written before.
-  pages.Add(3 * count);
+  pages.Add(4 * count);
   const auto expire_all = [&] {
     clock.Advance(std::chrono::microseconds(std::chrono::hours(24 * 30)).count());
     store->Sweep();
   };
+  PutAll(*store, pages, 3 * count, 4 * count, kLargeBatch);
+  expire_all();
   PutAll(*store, pages, 0, count, kLargeBatch);
   expire_all();
   Rates rates;
@@ -231,6 +262,7 @@ Rates BenchLocal(const std::string& directory, Pages& pages, size_t count, std::
       static_cast<double>(DiskWrites() - writes) / static_cast<double>(count * kPageBytes);
   store.reset();
 
+  AddIndexEntries(directory, index_entries);
   DropFromMemory(directory);
   const double start = Now();
   store = LocalStore::Open(options, &clock).value();
@@ -245,7 +277,7 @@ Rates BenchLocal(const std::string& directory, Pages& pages, size_t count, std::
   rates.cold = GbPerS(count * kPageBytes, GetAll(*store, pages, order));
   // What fits in memory beside the rest of the machine.
   order.resize(std::min<size_t>(count, (size_t{1} << 30) / kPageBytes));
-  GetAll(*store, pages, order);
+  for (int i = 0; i < kWarmUps; ++i) GetAll(*store, pages, order);
   rates.warm = GbPerS(order.size() * kPageBytes, GetAll(*store, pages, order));
   return rates;
 }
@@ -300,12 +332,12 @@ Rates BenchBlobDb(const std::string& directory, const Pages& pages, size_t count
   rates.open_ms = (Now() - start) * 1e3;
   rates.cold = GbPerS(count * kPageBytes, get_all(order));
   order.resize(std::min<size_t>(count, (size_t{1} << 30) / kPageBytes));
-  get_all(order);
+  for (int i = 0; i < kWarmUps; ++i) get_all(order);
   rates.warm = GbPerS(order.size() * kPageBytes, get_all(order));
   return rates;
 }
 
-void Print(const std::string& directory, double gigabytes) {
+void Print(const std::string& directory, double gigabytes, uint64_t index_entries) {
   const auto count = static_cast<size_t>(gigabytes * 1e9 / kPageBytes);
   const std::string base = directory + "/store_bench";
   fs::remove_all(base);
@@ -313,7 +345,7 @@ void Print(const std::string& directory, double gigabytes) {
   Pages pages;
   std::string io;
   const DiskLimits before = ProbeDisk(base, count * kReadBytes / kPieceBytes * kPieceBytes);
-  const Rates local = BenchLocal(base + "/local", pages, count, &io);
+  const Rates local = BenchLocal(base + "/local", pages, count, index_entries, &io);
   fs::remove_all(base + "/local");
   const DiskLimits after = ProbeDisk(base, count * kReadBytes / kPieceBytes * kPieceBytes);
   const Rates blob = BenchBlobDb(base + "/blob", pages, count);
@@ -342,9 +374,9 @@ void Print(const std::string& directory, double gigabytes) {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr, "usage: store_bench DIRECTORY [GIGABYTES]\n");
+    std::fprintf(stderr, "usage: store_bench DIRECTORY [GIGABYTES [INDEX_ENTRIES]]\n");
     return 2;
   }
-  emberkv::Print(argv[1], argc > 2 ? std::atof(argv[2]) : 2.0);
+  emberkv::Print(argv[1], argc > 2 ? std::atof(argv[2]) : 2.0, argc > 3 ? std::strtoull(argv[3], nullptr, 10) : 0);
   return 0;
 }

@@ -25,6 +25,7 @@ EDGES = {
     "attention": ["base", "formats", "layout"],
     "model": ["base", "formats", "layout", "weights", "linear", "attention"],
     "tokenizer": ["base"],
+    "prompt": ["base"],
     "window": ["base", "layout"],
     "store": ["base", "layout"],
     "cache": ["base", "layout", "store/kv_store.h"],
@@ -32,7 +33,7 @@ EDGES = {
                "cache"],
     "server": ["base", "engine/engine.h"],
     "cli": ["base", "layout", "weights/checkpoint.h", "weights/fingerprint.h", "store/local_store.h", "engine/engine.h",
-            "server"],
+            "prompt", "server"],
 }
 
 DIRECTIVE = re.compile(r"^[ \t]*(?:#|%:)[ \t]*(include_next|include|import)\b[ \t]*(.*)$", re.M)

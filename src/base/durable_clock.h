@@ -10,7 +10,7 @@
 // last run left unrecorded before a reboot. Nothing lives for ever, because all time that a process
 // runs, and all time between two runs of one boot, does count.
 //
-// The caller keeps the record: writes Now's moment beside what depends on it when the store opens,
+// The caller keeps the record: writes Now's moment beside what depends on it with its first change,
 // every minute or so, and when it closes. Without a reboot a late record costs nothing.
 #pragma once
 

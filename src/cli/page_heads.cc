@@ -13,10 +13,11 @@ PageHeads::PageHeads(const std::string& directory, const LocalStore& store)
 Result<PageHead> PageHeads::Read(const StoreIndex::KeyedEntry& page) {
   const auto& [key, entry] = page;
   files_.Adopt(entry.place.segment, entry.place.generation);
-  EMBERKV_ASSIGN_OR_RETURN(const int fd, files_.Pin(entry.place.segment, entry.place.generation));
+  EMBERKV_ASSIGN_OR_RETURN(const SegmentFiles::Readers readers,
+                           files_.Pin(entry.place.segment, entry.place.generation));
   std::vector<uint8_t> bytes(RecordHeadBytes(entry.num_tokens));
   const ssize_t got =
-      ::pread(fd, bytes.data(), bytes.size(), static_cast<off_t>(entry.place.offset()));
+      ::pread(readers.cached, bytes.data(), bytes.size(), static_cast<off_t>(entry.place.offset()));
   files_.Unpin(entry.place.segment);
   if (got != static_cast<ssize_t>(bytes.size())) return DataLoss("the page's head cannot be read");
 

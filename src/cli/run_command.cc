@@ -17,6 +17,7 @@
 #include "cli/prompt_text.h"
 #include "cli/quantity.h"
 #include "cli/run_report.h"
+#include "prompt/special_tokens.h"
 
 namespace emberkv {
 namespace {
@@ -30,6 +31,9 @@ constexpr const char* kNotes =
     "or\n"
     "the text before it ends in one, or nothing is before it. The BOS token goes first unless the\n"
     "text has it. Without a prompt the model continues the documents.\n"
+    "With --chat each prompt is a user message in the DeepSeek chat format, the first one with "
+    "the\n"
+    "documents before it; --think lets the model reason before it answers, up to </think>.\n"
     "With --store, the beginning of the first prompt that the directory holds is read instead of\n"
     "computed, and every complete block of the session is written to it. One process uses a store "
     "at\n"
@@ -43,6 +47,8 @@ struct RunOptions {
   ModelOptions model;
   std::vector<std::string> files;
   std::vector<std::string> prompts;
+  bool is_chat = false;
+  ChatForm chat;
   SessionOptions session;
   GenerateOptions generate;
   bool json = false;
@@ -59,6 +65,20 @@ std::string ReadStandardInput() {
   return text;
 }
 
+// The chat format stands on tokens that a model's tokenizer may not have.
+Status CheckChatTokens(const Engine& engine) {
+  for (const std::string_view token :
+       {kBosText, kEosText, kSystemText, kUserText, kAssistantText, kThinkBegin, kThinkEnd}) {
+    EMBERKV_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, engine.Encode(token));
+    if (ids.size() != 1) {
+      return InvalidArgument(fmt::format(
+          "--chat: the model's tokenizer has no token {}; the DeepSeek chat format needs it",
+          token));
+    }
+  }
+  return Status::Ok();
+}
+
 // The run of one session, prompt by prompt.
 class Conversation {
  public:
@@ -66,15 +86,15 @@ class Conversation {
                const std::atomic<bool>* cancel)
       : options_(options), engine_(engine), session_(std::move(session)), cancel_(cancel) {}
 
-  // Appends `prompt` to `text`, the text before it that is not prefilled yet, and prints the
+  // Asks `prompt` after `documents`, the text before it that is not prefilled yet, and prints the
   // answer.
-  Status Ask(std::string text, const std::string& prompt) {
+  Status Ask(const std::string& documents, const std::string& prompt) {
     AnswerReport answer;
     answer.index = static_cast<int>(asked_++);
     answer.prompt = prompt;
     const bool is_first = session_->tokens().empty();
-    if (StartsNewLine(is_first ? text : last_answer_, is_first, prompt)) text += '\n';
-    EMBERKV_RETURN_IF_ERROR(Answer(text + prompt, is_first, &answer));
+    EMBERKV_ASSIGN_OR_RETURN(const std::string text, PromptText(documents, is_first, prompt));
+    EMBERKV_RETURN_IF_ERROR(Answer(text, is_first, &answer));
     if (options_.json) Print(AnswerJson(answer));
     last_answer_ = answer.text;
     summary_.prompt_tokens += answer.prompt_tokens;
@@ -100,6 +120,17 @@ class Conversation {
   }
 
  private:
+  Result<std::string> PromptText(const std::string& documents, bool is_first,
+                                 const std::string& prompt) const {
+    if (options_.is_chat) {
+      if (is_first) return FirstChatText(options_.chat, documents, prompt);
+      const bool ended = session_->tokens().back() == engine_.config().eos_token_id;
+      return NextChatText(options_.chat, last_answer_, ended, prompt);
+    }
+    if (is_first) return FirstText(documents, prompt);
+    return (StartsNewLine(last_answer_, false, prompt) ? "\n" : "") + prompt;
+  }
+
   Status Answer(const std::string& text, bool is_first, AnswerReport* answer) {
     const auto start = std::chrono::steady_clock::now();
     EMBERKV_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens,
@@ -156,7 +187,7 @@ void FlushWithNotice(const Engine& engine, ProgressLine* progress) {
 Status AskAll(const RunOptions& options, std::string documents, Conversation* conversation) {
   for (const std::string& prompt : options.prompts) {
     if (conversation->is_cancelled()) break;
-    EMBERKV_RETURN_IF_ERROR(conversation->Ask(std::move(documents), prompt));
+    EMBERKV_RETURN_IF_ERROR(conversation->Ask(documents, prompt));
     documents.clear();
   }
   return Status::Ok();
@@ -175,6 +206,7 @@ Result<int> RunPrompts(RunOptions options) {
   ProgressLine progress;
   EMBERKV_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
                            LoadWithProgress(options.model, &progress));
+  if (options.is_chat) EMBERKV_RETURN_IF_ERROR(CheckChatTokens(*engine));
   EMBERKV_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, engine->OpenSession(options.session));
   Conversation conversation(options, *engine, std::move(session), cancel);
   const Status asked = AskAll(options, std::move(text), &conversation);
@@ -211,6 +243,18 @@ void AddCacheOptions(CLI::App& command, RunOptions* options) {
                    "Reuse what is stored, but leave nothing of this run behind");
 }
 
+void AddChatOptions(CLI::App& command, RunOptions* options) {
+  CLI::Option* chat = command.add_flag("--chat", options->is_chat,
+                                       "Each prompt is a user message of a conversation");
+  command.add_option("--system", options->chat.system, "System message of the conversation")
+      ->needs(chat);
+  command
+      .add_flag_callback(
+          "--think", [options] { options->chat.thinking_mode = ThinkingMode::kThinking; },
+          "Let the model reason before it answers")
+      ->needs(chat);
+}
+
 }  // namespace
 
 void AddRunCommand(CLI::App& app, int* exit_code) {
@@ -219,6 +263,7 @@ void AddRunCommand(CLI::App& app, int* exit_code) {
   auto options = std::make_shared<RunOptions>();
   AddModelOptions(*command, &options->model);
   AddCacheOptions(*command, options.get());
+  AddChatOptions(*command, options.get());
   AddParsedOption(*command, "--context", &options->model.engine.max_context, &ParseTokens,
                   "Most tokens of the session, e.g. 32K (default: what the model allows)");
   command->add_option("--file", options->files, "Document to read first; may be repeated");

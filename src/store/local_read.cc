@@ -1,10 +1,11 @@
-// LocalStore's reads. What memory holds is copied and verified at once by the calling thread; the rest is
-// read ahead of Wait into buffers of its own, which outlive a caller who does not wait for a hung disk.
+// LocalStore's reads. What the page cache holds is copied and verified at once by the calling thread; the
+// rest is read ahead of Wait into buffers of its own, which outlive a caller who does not wait for a hung disk.
 #include <fcntl.h>
 
 #include <algorithm>
 #include <condition_variable>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "store/local_store.h"
@@ -57,7 +58,10 @@ class LocalStore::Reads : public PendingGet {
     keys.reserve(requests_.size());
     for (const GetRequest& request : requests_) keys.push_back(request.key);
     const std::vector<std::optional<PageEntry>> entries = store_->index_->Find(keys);
-    for (size_t i = 0; i < reads_.size(); ++i) reads_[i].entry = entries[i];
+    for (size_t i = 0; i < reads_.size(); ++i) {
+      reads_[i].entry = entries[i];
+      if (entries[i]) buffer_bytes_ = std::max<size_t>(buffer_bytes_, entries[i]->record_bytes());
+    }
     StartMore();
   }
 
@@ -65,9 +69,9 @@ class LocalStore::Reads : public PendingGet {
     if (is_settled_) return outcomes_;
     const auto deadline = std::chrono::steady_clock::now() + timeout_;
     while (in_flight_ > 0) {
-      const std::vector<Arrival> arrivals = mailbox_->Collect(deadline);
+      std::vector<Arrival> arrivals = mailbox_->Collect(deadline);
       if (arrivals.empty()) break;
-      for (const Arrival& arrival : arrivals) Take(arrival);
+      for (Arrival& arrival : arrivals) Take(arrival);
       StartMore();
     }
     Settle();
@@ -92,9 +96,9 @@ class LocalStore::Reads : public PendingGet {
       read.entry.reset();  // the record may be sound
       return;
     }
-    Result<int> fd = Pin(&read);
+    const Result<SegmentFiles::Readers> file = Pin(&read);
     if (!read.entry) return;  // Settle finds out why it is not there
-    if (!fd.ok()) {
+    if (!file.ok()) {
       read.outcome = GetOutcome::kFailed;
       return;
     }
@@ -105,23 +109,23 @@ class LocalStore::Reads : public PendingGet {
       store_->files_.Unpin(place.segment);
       return;
     }
-    if (ReadFromMemory(i, *fd)) {
-      store_->files_.Unpin(place.segment);
-      return;
-    }
-    ReadFromDisk(i, *fd);
+    // Memory is for what is read again and again: a first read goes past the page cache, at the rate of
+    // the device and without pushing out what was read before. To ask the page cache alone starts I/O.
+    if (!store_->read_lately_.Note(request.key)) return ReadFromDisk(i, file->direct);
+    if (!ReadFromMemory(i, file->cached)) return ReadFromDisk(i, file->cached);
+    store_->files_.Unpin(place.segment);
   }
 
   // A page may move between looking it up and pinning it; then it is looked up again.
-  Result<int> Pin(Read* read) {
-    Result<int> fd = NotFound("page");
+  Result<SegmentFiles::Readers> Pin(Read* read) {
+    Result<SegmentFiles::Readers> file = NotFound("page");
     for (int tries = 0; tries < 3 && read->entry; ++tries) {
-      fd = store_->files_.Pin(read->entry->place.segment, read->entry->place.generation);
-      if (fd.ok() || fd.status().code() != StatusCode::kNotFound) return fd;
+      file = store_->files_.Pin(read->entry->place.segment, read->entry->place.generation);
+      if (file.ok() || file.status().code() != StatusCode::kNotFound) return file;
       const BlockHash& key = requests_[static_cast<size_t>(read - reads_.data())].key;
       read->entry = store_->index_->Find({&key, 1}).front();
     }
-    return fd;
+    return file;
   }
 
   bool ReadFromMemory(size_t i, int fd) {
@@ -150,7 +154,7 @@ class LocalStore::Reads : public PendingGet {
     ++in_flight_;
     const PageEntry& entry = *reads_[i].entry;
     const size_t bytes = entry.record_bytes();
-    std::shared_ptr<uint8_t[]> record(new uint8_t[bytes]);
+    std::shared_ptr<uint8_t[]> record = TakeBuffer(bytes);
     uint8_t* const data = record.get();
     store_->io_->Start({.kind = Transfer::Kind::kRead,
                         .fd = fd,
@@ -165,7 +169,18 @@ class LocalStore::Reads : public PendingGet {
                         }});
   }
 
-  void Take(const Arrival& arrival) {
+  // That of a read that is done, where there is one: new memory costs more than the copy out of it.
+  std::shared_ptr<uint8_t[]> TakeBuffer(size_t bytes) {
+    if (bytes > buffer_bytes_ || free_buffers_.empty()) {
+      return {new (std::align_val_t{kSlotBytes}) uint8_t[std::max(bytes, buffer_bytes_)],
+              [](uint8_t* p) { ::operator delete[](p, std::align_val_t{kSlotBytes}); }};
+    }
+    std::shared_ptr<uint8_t[]> buffer = std::move(free_buffers_.back());
+    free_buffers_.pop_back();
+    return buffer;
+  }
+
+  void Take(Arrival& arrival) {
     --in_flight_;
     Read& read = reads_[arrival.read];
     const uint64_t bytes = read.entry->record_bytes();
@@ -178,8 +193,11 @@ class LocalStore::Reads : public PendingGet {
       const RecordPieces pieces =
           SplitRecord({arrival.record.get(), bytes}, read.entry->num_tokens, payload.size());
       Judge(arrival.read, pieces);
-      if (read.outcome == GetOutcome::kHit) std::ranges::copy(pieces.payload, payload.begin());
+      if (read.outcome == GetOutcome::kHit && !payload.empty()) {
+        std::memcpy(payload.data(), pieces.payload.data(), payload.size());
+      }
     }
+    if (bytes <= buffer_bytes_) free_buffers_.push_back(std::move(arrival.record));
   }
 
   void Judge(size_t i, const RecordPieces& pieces) {
@@ -257,6 +275,8 @@ class LocalStore::Reads : public PendingGet {
   std::vector<Read> reads_;
   size_t next_ = 0;       // reads before it were started or needed no reading
   size_t in_flight_ = 0;
+  size_t buffer_bytes_ = 0;  // of the largest record, as far as is known
+  std::vector<std::shared_ptr<uint8_t[]>> free_buffers_;  // of at least that size
   std::vector<uint8_t> frame_;  // what surrounds the payload of a read from memory
   bool is_settled_ = false;
   std::vector<GetOutcome> outcomes_;
@@ -268,7 +288,9 @@ std::unique_ptr<PendingGet> LocalStore::Get(std::vector<GetRequest> requests,
 }
 
 Result<std::vector<uint8_t>> LocalStore::ReadRecord(const PageEntry& entry, bool from_disk) {
-  EMBERKV_ASSIGN_OR_RETURN(const int fd, files_.Pin(entry.place.segment, entry.place.generation));
+  EMBERKV_ASSIGN_OR_RETURN(const SegmentFiles::Readers file,
+                           files_.Pin(entry.place.segment, entry.place.generation));
+  const int fd = file.cached;
   const uint64_t bytes = entry.record_bytes();
   if (from_disk) {
     ::posix_fadvise(fd, static_cast<off_t>(entry.place.offset()), static_cast<off_t>(bytes),

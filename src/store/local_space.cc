@@ -108,9 +108,19 @@ LocalStore::Room LocalStore::OpenSegment(Purpose purpose) {
   return num_free > reserved ? Room::kFailed : Room::kFull;
 }
 
-// A segment without pages becomes current, in a new generation, unless somebody still reads from it.
+void LocalStore::FillFromTheBeginning(uint32_t segment) {
+  unwritten_.erase(segment);
+  current_ = segment;
+  next_slot_ = 0;
+}
+
+// A segment without pages becomes current, in a generation of its own, unless somebody still reads from it.
 LocalStore::Room LocalStore::StartSegment(uint32_t segment) {
   const std::lock_guard lock(book_mutex_);
+  if (unwritten_.contains(segment)) {
+    FillFromTheBeginning(segment);
+    return Room::kThere;
+  }
   const uint64_t generation = book_.segments().at(segment).generation + 1;
   BookEdit edit(&book_);
   edit.StartGeneration(segment, generation);
@@ -119,8 +129,7 @@ LocalStore::Room LocalStore::StartSegment(uint32_t segment) {
   At("segment.after_index");
   files_.SetGeneration(segment, generation);
   if (files_.IsPinned(segment)) return Room::kFull;
-  current_ = segment;
-  next_slot_ = 0;
+  FillFromTheBeginning(segment);
   return Room::kThere;
 }
 
@@ -141,8 +150,7 @@ LocalStore::Room LocalStore::CreateSegment() {
     return Room::kFailed;
   }
   At("segment.after_index");
-  current_ = segment;
-  next_slot_ = 0;
+  FillFromTheBeginning(segment);
   return Room::kThere;
 }
 
@@ -170,6 +178,7 @@ bool LocalStore::Empty(uint32_t segment, uint64_t* num_pages) {
   if (!Commit(edit).ok()) return false;
   At("empty.after_index");
   files_.SetGeneration(segment, generation);
+  if (!files_.IsPinned(segment)) unwritten_.insert(segment);
   NoteEvicted(*pages);
   *num_pages = pages->size();
   return true;
@@ -283,6 +292,7 @@ Status LocalStore::DropMissingFiles() {
     edit.RemoveSegment(segment);
     EMBERKV_RETURN_IF_ERROR(Commit(edit));
     (void)files_.Remove(segment);
+    unwritten_.erase(segment);
     if (current_ == segment) current_.reset();
   }
   return Status::Ok();
@@ -296,6 +306,7 @@ Status LocalStore::FitBudget() {
     BookEdit edit(&book_);
     edit.RemoveSegment(*free);
     EMBERKV_RETURN_IF_ERROR(Commit(edit));
+    unwritten_.erase(*free);
     if (!files_.Remove(*free)) break;
   }
   return Status::Ok();
@@ -309,6 +320,7 @@ uint64_t LocalStore::Sweep() {
   {
     const std::lock_guard book_lock(book_mutex_);
     if (lock_.is_in_place()) (void)DropMissingFiles();
+    RecordMomentIfDue();
     const int64_t now_us = time_.NowMicros();
     for (const auto& [id, segment] : book_.segments()) {
       const uint64_t promised_pages = segment.PromisedAt(now_us).pages;

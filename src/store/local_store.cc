@@ -25,6 +25,8 @@ constexpr int64_t kRecordMomentEveryUs = 60'000'000;
 constexpr size_t kErasedPerCommit = 8192;
 // Pages written before the next ones follow: long enough to pay for a sync, short enough to overlap.
 constexpr size_t kPagesPerGroup = 256;
+// Groups indexed at once, if they became durable together; a bound for the commit's size.
+constexpr size_t kGroupsPerCommit = 8;
 
 // What the index may take: its log and tables while they are few, and then some 0.8 % of the pages'
 // bytes, four times what rows of 112-KiB records come to.
@@ -149,9 +151,8 @@ Status LocalStore::AdoptSegments() {
     current_ = id;
     next_slot_ = segment.filled_slots;
   }
-  BookEdit edit(&book_);
-  recorded_us_ = time_.NowMicros() - kRecordMomentEveryUs;
-  return Commit(edit);
+  recorded_us_ = time_.NowMicros() - kRecordMomentEveryUs;  // the first commit records the time
+  return Status::Ok();
 }
 
 int64_t LocalStore::PromiseUntil() const {
@@ -160,10 +161,18 @@ int64_t LocalStore::PromiseUntil() const {
   return (deadline + step - 1) / step * step;
 }
 
+bool LocalStore::IsMomentDue() const { return time_.NowMicros() - recorded_us_ >= kRecordMomentEveryUs; }
+
+void LocalStore::RecordMomentIfDue() {
+  if (!IsMomentDue()) return;
+  BookEdit nothing_else(&book_);
+  (void)Commit(nothing_else);
+}
+
 Status LocalStore::Commit(BookEdit& edit) {
   IndexBatch& batch = edit.Batch();
   const DurableMoment now = time_.Now();
-  const bool is_due = now.durable_us - recorded_us_ >= kRecordMomentEveryUs;
+  const bool is_due = IsMomentDue();
   if (is_due) batch.PutMoment(now);
   EMBERKV_RETURN_IF_ERROR(index_->Commit(batch));
   if (is_due) recorded_us_ = now.durable_us;
@@ -196,7 +205,12 @@ class LocalStore::StartedGroups {
     is_closed_ = true;
     changed_.notify_one();
   }
-  // All that are waiting, at least one; none when there will be no more.
+  // Those that are there, in the order they were started.
+  std::vector<PutGroup*> TakeNow() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(groups_, {});
+  }
+  // Waits for some; empty when there will be none.
   std::vector<PutGroup*> Take() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return is_closed_ || !groups_.empty(); });
@@ -305,26 +319,36 @@ void LocalStore::WritePages(std::span<const PageRecord> pages, std::span<const s
   }
 }
 
-// Until no more are to come. Groups that came while the disk was busy with an earlier one share a commit.
-// A sync that failed leaves in doubt what later groups wrote to the segment meanwhile, although their own
-// sync may succeed.
+// Until no more are to come. What was written while the disk was busy with the sync of earlier groups, as
+// disks are that sync in the order of writes, shares their commit.
 void LocalStore::FinishGroups(StartedGroups* started) {
   std::map<uint32_t, Status> failed;  // by segment
   for (auto groups = started->Take(); !groups.empty(); groups = started->Take()) {
-    std::vector<std::unique_ptr<RecordWriter::Group>> records;
-    for (PutGroup* const group : groups) records.push_back(std::move(group->records));
-    writer_.Finish(records);
-    for (PutGroup* const group : groups) {
-      for (RecordWrite& write : group->writes) {
-        const auto earlier = failed.find(write.place.segment);
-        if (earlier != failed.end()) {
-          write.status = earlier->second;
-        } else if (!write.status.ok()) {
-          failed.emplace(write.place.segment, write.status);
-        }
-      }
+    SyncGroups(groups, &failed);
+    for (auto more = started->TakeNow(); !more.empty(); more = started->TakeNow()) {
+      SyncGroups(more, &failed);
+      groups.insert(groups.end(), more.begin(), more.end());
+      if (groups.size() >= kGroupsPerCommit) break;
     }
     if (!CommitWrites(groups)) started->NoteFailure();
+  }
+}
+
+// A sync that failed leaves in doubt what later groups wrote to the segment meanwhile, although their own
+// sync may succeed.
+void LocalStore::SyncGroups(std::span<PutGroup* const> groups, std::map<uint32_t, Status>* failed) {
+  std::vector<std::unique_ptr<RecordWriter::Group>> records;
+  for (PutGroup* const group : groups) records.push_back(std::move(group->records));
+  writer_.Finish(records);
+  for (PutGroup* const group : groups) {
+    for (RecordWrite& write : group->writes) {
+      const auto earlier = failed->find(write.place.segment);
+      if (earlier != failed->end()) {
+        write.status = earlier->second;
+      } else if (!write.status.ok()) {
+        failed->emplace(write.place.segment, write.status);
+      }
+    }
   }
 }
 

@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -28,6 +29,7 @@
 #include "base/status.h"
 #include "store/directory_lock.h"
 #include "store/kv_store.h"
+#include "store/recent_keys.h"
 #include "store/record_writer.h"
 #include "store/retention_book.h"
 #include "store/segment_book.h"
@@ -112,17 +114,22 @@ class LocalStore : public KvStore {
   void WritePages(std::span<const PageRecord> pages, std::span<const size_t> wanted,
                   std::vector<PutOutcome>* outcomes);
   void FinishGroups(StartedGroups* started);
+  void SyncGroups(std::span<PutGroup* const> groups, std::map<uint32_t, Status>* failed);
   bool CommitWrites(std::span<PutGroup* const> groups);
   void CountPuts(std::span<const PageRecord> pages, const std::vector<PutOutcome>& outcomes);
   std::vector<bool> Extend(std::span<const BlockHash> keys);
   void Quarantine(std::span<const StoreIndex::KeyedEntry> pages);
-  Status Commit(BookEdit& edit);  // book_mutex_ is held
+  // book_mutex_ is held
+  Status Commit(BookEdit& edit);
+  bool IsMomentDue() const;
+  void RecordMomentIfDue();
 
   // local_space.cc; append_mutex_ is held
   Room Place(uint64_t record_bytes, Purpose purpose, RecordPlace* place);
   Room OpenSegment(Purpose purpose);
   Room StartSegment(uint32_t segment);
   Room CreateSegment();
+  void FillFromTheBeginning(uint32_t segment);
   std::optional<uint32_t> FreeSegment() const;
   size_t FreeSegments() const;
   std::optional<uint32_t> ExpiredSegment() const;
@@ -160,6 +167,7 @@ class LocalStore : public KvStore {
   std::optional<uint32_t> current_;  // the segment being filled
   uint32_t next_slot_ = 0;           // in it
   std::set<uint32_t> unsettled_;     // segments with records that the index does not name yet
+  std::set<uint32_t> unwritten_;     // segments whose generation is durable, and nothing was written in it
   uint64_t compaction_credit_bytes_ = 0;
 
   std::mutex book_mutex_;
@@ -173,6 +181,7 @@ class LocalStore : public KvStore {
   BlockHash scrubbed_to_;  // guarded by scrub_mutex_
 
   std::atomic<size_t> reads_in_flight_{0};
+  RecentKeys read_lately_{size_t{1} << 17};
 };
 
 }  // namespace emberkv

@@ -19,8 +19,8 @@ namespace fs = std::filesystem;
 constexpr std::string_view kPrefix = "segment-";
 constexpr std::string_view kHalfMade = ".new";
 
-// Far below the usual limit of 1024 descriptors, far above the reads under way.
-constexpr size_t kMaxOpenReaders = 256;
+// Segments open for reading, with two descriptors each: far below the usual limit of 1024.
+constexpr size_t kMaxOpenReaders = 128;
 
 Status Failed(const std::string& what, int error) {
   const std::string message = fmt::format("{}: {}", what, std::strerror(error));
@@ -35,9 +35,7 @@ SegmentFiles::SegmentFiles(std::string directory, uint64_t segment_bytes, Segmen
     : directory_(std::move(directory)), segment_bytes_(segment_bytes), io_(io) {}
 
 SegmentFiles::~SegmentFiles() {
-  for (auto& [segment, file] : files_) {
-    if (file.read_fd >= 0) ::close(file.read_fd);
-  }
+  for (auto& [segment, file] : files_) CloseReaders(&file);
 }
 
 std::string SegmentFiles::PathOf(uint32_t segment) const {
@@ -111,10 +109,7 @@ bool SegmentFiles::Remove(uint32_t segment) {
     found->second.is_removed = true;  // the last Unpin forgets it
     return true;
   }
-  if (found->second.read_fd >= 0) {
-    ::close(found->second.read_fd);
-    --open_readers_;
-  }
+  CloseReaders(&found->second);
   files_.erase(found);
   return true;
 }
@@ -130,43 +125,49 @@ bool SegmentFiles::IsPinned(uint32_t segment) const {
   return found != files_.end() && found->second.pins > 0;
 }
 
-Result<int> SegmentFiles::Pin(uint32_t segment, uint64_t generation) {
+Result<SegmentFiles::Readers> SegmentFiles::Pin(uint32_t segment, uint64_t generation) {
   const std::lock_guard lock(mutex_);
   const auto found = files_.find(segment);
   if (found == files_.end() || found->second.generation != generation || found->second.is_removed) {
     return NotFound(fmt::format("segment {} generation {}", segment, generation));
   }
   File& file = found->second;
-  if (file.read_fd < 0) {
-    if (open_readers_ >= kMaxOpenReaders) CloseIdle();
-    const std::string path = PathOf(segment);
-    const int fd = io_->Open(path, O_RDONLY);
-    if (fd < 0) return Failed(path, -fd);
-    ::posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);  // a record is all that is wanted of its surroundings
-    file.read_fd = fd;
-    ++open_readers_;
-  }
+  if (file.readers.cached < 0) EMBERKV_RETURN_IF_ERROR(OpenReaders(segment, &file));
   ++file.pins;
-  return file.read_fd;
+  return file.readers;
+}
+
+Status SegmentFiles::OpenReaders(uint32_t segment, File* file) {
+  if (open_readers_ >= kMaxOpenReaders) CloseIdle();
+  const std::string path = PathOf(segment);
+  const int cached = io_->Open(path, O_RDONLY);
+  if (cached < 0) return Failed(path, -cached);
+  ::posix_fadvise(cached, 0, 0, POSIX_FADV_RANDOM);  // a record is all that is wanted of its surroundings
+  const int direct = io_->Open(path, O_RDONLY | O_DIRECT);
+  file->readers = {.cached = cached, .direct = direct < 0 ? cached : direct};
+  ++open_readers_;
+  return Status::Ok();
+}
+
+void SegmentFiles::CloseReaders(File* file) {
+  const Readers readers = std::exchange(file->readers, {});
+  if (readers.cached < 0) return;
+  ::close(readers.cached);
+  if (readers.direct != readers.cached) ::close(readers.direct);
+  --open_readers_;
 }
 
 void SegmentFiles::Unpin(uint32_t segment) {
   const std::lock_guard lock(mutex_);
   const auto found = files_.find(segment);
   if (--found->second.pins > 0 || !found->second.is_removed) return;
-  if (found->second.read_fd >= 0) {
-    ::close(found->second.read_fd);
-    --open_readers_;
-  }
+  CloseReaders(&found->second);
   files_.erase(found);
 }
 
 void SegmentFiles::CloseIdle() {
   for (auto& [segment, file] : files_) {
-    if (file.read_fd < 0 || file.pins > 0) continue;
-    ::close(file.read_fd);
-    file.read_fd = -1;
-    --open_readers_;
+    if (file.pins == 0) CloseReaders(&file);
   }
 }
 

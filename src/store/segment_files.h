@@ -53,8 +53,13 @@ class SegmentFiles {
   void SetGeneration(uint32_t segment, uint64_t generation);
   bool IsPinned(uint32_t segment) const;
 
-  // A descriptor for reading that stays open until Unpin. kNotFound: another generation.
-  Result<int> Pin(uint32_t segment, uint64_t generation);
+  // Descriptors for reading that stay open until Unpin: through the page cache, and past it where the file
+  // system allows that. kNotFound: another generation.
+  struct Readers {
+    int cached = -1;
+    int direct = -1;
+  };
+  Result<Readers> Pin(uint32_t segment, uint64_t generation);
   void Unpin(uint32_t segment);
 
   // The segment for writing, past the page cache where the file system allows that. kUnavailable when the
@@ -68,13 +73,16 @@ class SegmentFiles {
   struct File {
     uint64_t generation = 0;
     uint32_t pins = 0;
-    int read_fd = -1;
+    Readers readers;
     bool is_removed = false;
   };
 
   std::string PathOf(uint32_t segment) const;
   Status FillNewFile(const std::string& path);
-  void CloseIdle();  // the mutex is held
+  // The mutex is held.
+  Status OpenReaders(uint32_t segment, File* file);
+  void CloseReaders(File* file);
+  void CloseIdle();
   Status SyncDirectory() const;
 
   // Constant after construction.

@@ -30,6 +30,7 @@ constexpr char kMomentRow = 'C';   // DurableMoment
 // Small, because all of it counts against the store's budget (log and tables both).
 constexpr size_t kMemtableBytes = size_t{2} << 20;
 constexpr size_t kBlockCacheBytes = size_t{32} << 20;
+constexpr int kMaxOpenTables = 512;
 
 // RocksDB's own log would be a file that grows and that nobody reads; its failures reach us as Status.
 class DiscardingLogger : public rocksdb::Logger {
@@ -53,7 +54,13 @@ rocksdb::Options IndexOptions() {
   options.max_bytes_for_level_base = 16 * kMemtableBytes;
   options.max_background_jobs = 2;
   options.max_manifest_file_size = 1 << 20;
+  // Opening reads what it needs to serve, however large the index: no table is written from the log, few
+  // are opened ahead of use, and old files are deleted behind.
+  options.avoid_flush_during_recovery = true;
+  options.max_open_files = kMaxOpenTables;
+  options.avoid_unnecessary_blocking_io = true;
   options.skip_stats_update_on_db_open = true;
+  options.skip_checking_sst_file_sizes_on_db_open = true;
   options.stats_dump_period_sec = 0;
   options.info_log = std::make_shared<DiscardingLogger>();
   options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
@@ -163,6 +170,36 @@ struct StoreIndex::Database {
   std::unique_ptr<rocksdb::DB> db;
 };
 
+namespace {
+
+// The rows whose keys begin with a prefix, in order, from a key on. The bound matters: without it, the step
+// past the last of them would wade through all that was ever deleted behind it.
+class RowsUnder {
+ public:
+  RowsUnder(rocksdb::DB* db, const std::string& prefix, const std::string& from) : end_(prefix) {
+    for (size_t i = end_.size(); i > 0; --i) {  // the number after the prefix
+      if (++end_[i - 1] != 0) break;
+    }
+    bound_ = end_;
+    rocksdb::ReadOptions options;
+    options.iterate_upper_bound = &bound_;
+    rows_.reset(db->NewIterator(options));
+    rows_->Seek(from);
+  }
+  RowsUnder(rocksdb::DB* db, const std::string& prefix) : RowsUnder(db, prefix, prefix) {}
+  RowsUnder(const RowsUnder&) = delete;
+  RowsUnder& operator=(const RowsUnder&) = delete;
+
+  rocksdb::Iterator* operator->() const { return rows_.get(); }
+
+ private:
+  std::string end_;
+  rocksdb::Slice bound_;  // points into end_
+  std::unique_ptr<rocksdb::Iterator> rows_;
+};
+
+}  // namespace
+
 StoreIndex::StoreIndex(std::string directory, std::unique_ptr<Database> database)
     : directory_(std::move(directory)), database_(std::move(database)) {}
 
@@ -197,8 +234,8 @@ std::vector<std::optional<PageEntry>> StoreIndex::Find(std::span<const BlockHash
 
 Result<std::vector<SegmentEntry>> StoreIndex::Segments() const {
   std::vector<SegmentEntry> segments;
-  const std::unique_ptr<rocksdb::Iterator> it(database_->db->NewIterator(rocksdb::ReadOptions()));
-  for (it->Seek(std::string(1, kSegmentRow)); it->Valid() && it->key()[0] == kSegmentRow; it->Next()) {
+  const RowsUnder it(database_->db.get(), std::string(1, kSegmentRow));
+  for (; it->Valid(); it->Next()) {
     if (it->key().size() != 5) return DataLoss("index: a segment row's key is damaged");
     const uint32_t segment = NumberOfKey(View(it->key()));
     EMBERKV_ASSIGN_OR_RETURN(SegmentEntry entry, DecodeSegmentEntry(segment, View(it->value())));
@@ -221,8 +258,8 @@ Result<std::optional<DurableMoment>> StoreIndex::Moment() const {
 Result<std::vector<StoreIndex::KeyedEntry>> StoreIndex::PagesListedUnder(const std::string& prefix,
                                                                          bool by_value) const {
   std::vector<BlockHash> keys;
-  const std::unique_ptr<rocksdb::Iterator> it(database_->db->NewIterator(rocksdb::ReadOptions()));
-  for (it->Seek(prefix); it->Valid() && it->key().starts_with(prefix); it->Next()) {
+  const RowsUnder it(database_->db.get(), prefix);
+  for (; it->Valid(); it->Next()) {
     if (const auto key = TrailingDigest(View(by_value ? it->value() : it->key()))) keys.push_back(*key);
   }
   EMBERKV_RETURN_IF_ERROR(FromRocks(it->status()));
@@ -252,8 +289,8 @@ Result<std::vector<StoreIndex::KeyedEntry>> StoreIndex::PagesAfter(const BlockHa
                                                                    size_t limit) const {
   std::vector<KeyedEntry> pages;
   const std::string from = DigestKey(kPageRow, after);
-  const std::unique_ptr<rocksdb::Iterator> it(database_->db->NewIterator(rocksdb::ReadOptions()));
-  for (it->Seek(from); it->Valid() && it->key()[0] == kPageRow && pages.size() < limit; it->Next()) {
+  const RowsUnder it(database_->db.get(), std::string(1, kPageRow), from);
+  for (; it->Valid() && pages.size() < limit; it->Next()) {
     if (it->key() == rocksdb::Slice(from)) continue;
     const auto key = TrailingDigest(View(it->key()));
     Result<PageEntry> entry = DecodePageEntry(View(it->value()));

@@ -66,6 +66,8 @@ class ThreadIo : public SystemIo {
                             ? ::pread(transfer.fd, data, bytes, offset)
                             : ::pwrite(transfer.fd, data, bytes, offset);
       if (n < 0 && errno == EINTR) continue;
+      // A direct read that ended at the end of a file cannot go on from there: the place is not aligned.
+      if (n < 0 && errno == EINVAL && moved > 0) break;
       if (n < 0) return -errno;
       if (n == 0) break;
       moved += static_cast<size_t>(n);

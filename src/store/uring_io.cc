@@ -88,7 +88,9 @@ class UringIo : public SystemIo {
         Submit(moving);
         continue;
       }
-      moving->transfer.done(result < 0 ? result : static_cast<int64_t>(moving->moved));
+      // A direct read that ended at the end of a file cannot go on from there: the place is not aligned.
+      const bool is_at_end = result == -EINVAL && moving->moved > 0;
+      moving->transfer.done(result < 0 && !is_at_end ? result : static_cast<int64_t>(moving->moved));
       delete moving;
       NoteDone();
     }
