@@ -10,9 +10,8 @@ import ast
 import os
 import re
 import sys
-import tempfile
 
-from cxx_text import files_under, read, without_comments
+from cxx_text import files_under, planted_failures, read, run_check, without_comments
 
 MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 80
@@ -251,31 +250,10 @@ PLANTED = [
 
 
 def self_test():
-    failures = 0
-    for path, text, message in [(None, None, None)] + PLANTED:
-        with tempfile.TemporaryDirectory() as root:
-            for name, content in {**CLEAN, **({path: text} if path else {})}.items():
-                os.makedirs(os.path.join(root, os.path.dirname(name)), exist_ok=True)
-                with open(os.path.join(root, name), "w", encoding="utf-8") as f:
-                    f.write(content)
-            faults = check(root)
-        if not (len(faults) == 1 and message in faults[0] if path else not faults):
-            print(f"self-test: {path}: expected {message!r}, found {faults}")
-            failures += 1
+    failures = planted_failures(CLEAN, PLANTED, check)
     print(f"check_house self-test: {len(PLANTED) + 1} trees, {failures} failures")
     return failures
 
 
-def main(arguments):
-    if arguments == ["--self-test"]:
-        return 1 if self_test() else 0
-    root = arguments[0] if arguments else os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
-    faults = check(os.path.abspath(root))
-    for fault in faults:
-        print(fault)
-    print(f"check_house: {len(faults)} faults")
-    return 1 if faults else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run_check("check_house", check, self_test, sys.argv[1:]))

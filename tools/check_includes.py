@@ -11,9 +11,8 @@ brackets for our own headers, macros as include names.
 import os
 import re
 import sys
-import tempfile
 
-from cxx_text import files_under, read, splice, without_comments
+from cxx_text import files_under, planted_failures, read, run_check, splice, without_comments
 
 # Room -> what it may include: whole rooms, or single headers of a room that is otherwise closed to it.
 EDGES = {
@@ -175,31 +174,10 @@ def self_test():
     if find_circle(edges):
         print("self-test: EDGES itself has a circle")
         failures += 1
-    for path, text, message in [(None, None, None)] + PLANTED:
-        with tempfile.TemporaryDirectory() as root:
-            for name, content in {**CLEAN, **({path: text} if path else {})}.items():
-                os.makedirs(os.path.join(root, os.path.dirname(name)), exist_ok=True)
-                with open(os.path.join(root, name), "w", encoding="utf-8") as f:
-                    f.write(content)
-            faults = check(root)
-        right = len(faults) == 1 and message in faults[0] if path else not faults
-        if not right:
-            print(f"self-test: {path}: expected {message!r}, found {faults}")
-            failures += 1
+    failures += planted_failures(CLEAN, PLANTED, check)
     print(f"check_includes self-test: {len(PLANTED) + 1} trees, {failures} failures")
     return failures
 
 
-def main(arguments):
-    if arguments == ["--self-test"]:
-        return 1 if self_test() else 0
-    root = arguments[0] if arguments else os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
-    faults = check(os.path.abspath(root))
-    for fault in faults:
-        print(fault)
-    print(f"check_includes: {len(faults)} faults")
-    return 1 if faults else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run_check("check_includes", check, self_test, sys.argv[1:]))

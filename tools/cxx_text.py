@@ -1,6 +1,8 @@
-"""What the source checks share: finding the files of the checkout, and C++ text without comments and literals."""
+"""What the source checks share: finding the files of the checkout, C++ text without comments and literals, their command line
+and the self-test that plants faults."""
 import os
 import re
+import tempfile
 
 SKIPPED_FOLDERS = {".git", ".venv", ".cache", "__pycache__", "build"}
 
@@ -52,3 +54,33 @@ def without_comments(text, keep_strings=True):
         quote = "'" if kind == "char" else '"'
         return quote + quote + "\n" * m.group().count("\n")
     return _LEXEME.sub(blank, text)
+
+
+def planted_failures(clean, planted, check):
+    """How often `check` is wrong: about the tree `clean` ({path: text}), or about it with one planted file (path, text, message),
+    where it must find one fault that contains the message. Says each on standard output."""
+    failures = 0
+    for path, text, message in [(None, None, None)] + planted:
+        with tempfile.TemporaryDirectory() as root:
+            for name, content in {**clean, **({path: text} if path else {})}.items():
+                os.makedirs(os.path.join(root, os.path.dirname(name)), exist_ok=True)
+                with open(os.path.join(root, name), "w", encoding="utf-8") as f:
+                    f.write(content)
+            faults = check(root)
+        right = len(faults) == 1 and message in faults[0] if path else not faults
+        if not right:
+            print(f"self-test: {path}: expected {message!r}, found {faults}")
+            failures += 1
+    return failures
+
+
+def run_check(name, check, self_test, arguments):
+    """The command line of a check: [--self-test | ROOT]; ROOT is this checkout unless given. The exit status."""
+    if arguments == ["--self-test"]:
+        return 1 if self_test() else 0
+    root = arguments[0] if arguments else os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+    faults = check(os.path.abspath(root))
+    for fault in faults:
+        print(fault)
+    print(f"{name}: {len(faults)} faults")
+    return 1 if faults else 0

@@ -2,10 +2,9 @@
 
 #include <cstdio>
 #include <memory>
-#include <optional>
 #include <string>
-#include <string_view>
 
+#include "cli/parsed_option.h"
 #include "cli/plan.h"
 #include "cli/quantity.h"
 
@@ -23,21 +22,6 @@ struct PlanOptions {
   PlanRequest request;
   bool json = false;
 };
-
-// Adds an option whose text `parse` turns into a field of the request; text it refuses is a usage
-// error.
-template <typename T>
-void AddParsedOption(CLI::App& command, const std::string& name, std::optional<T>* field,
-                     Result<T> (*parse)(std::string_view), const std::string& description) {
-  command.add_option_function<std::string>(
-      name,
-      [name, field, parse](const std::string& text) {
-        Result<T> value = parse(text);
-        if (!value.ok()) throw CLI::ValidationError(name, value.status().message());
-        *field = *value;
-      },
-      description);
-}
 
 // Fails where the text could not be written in full.
 bool Print(const std::string& text) {

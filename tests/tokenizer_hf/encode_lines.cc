@@ -6,37 +6,20 @@
 //                                        stream
 //   encode_lines normalize               the Engram key, in hexadecimal
 //   encode_lines token-map TOKENIZER_JSON   reads nothing, writes the derived map
-#include <charconv>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "hex.h"
 #include "tokenizer/token_map.h"
 #include "tokenizer/tokenizer.h"
 
 namespace {
 
-std::string FromHex(std::string_view hex) {
-  std::string out;
-  for (size_t i = 0; i + 1 < hex.size(); i += 2) {
-    unsigned byte = 0;
-    std::from_chars(hex.data() + i, hex.data() + i + 2, byte, 16);
-    out.push_back(static_cast<char>(byte));
-  }
-  return out;
-}
-
-std::string ToHex(std::string_view text) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string out;
-  for (const char c : text) {
-    out.push_back(kDigits[static_cast<unsigned char>(c) >> 4]);
-    out.push_back(kDigits[static_cast<unsigned char>(c) & 15]);
-  }
-  return out;
-}
+using emberkv::FromHex;
+using emberkv::ToHex;
 
 int Fail(const emberkv::Status& status) {
   std::cerr << status.ToString() << "\n";

@@ -1,27 +1,16 @@
 // Ids that the Hugging Face `tokenizers` package gave (make_golden.py), without the package.
 #include <gtest/gtest.h>
 
-#include <charconv>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/mapped_file.h"
+#include "hex.h"
 #include "tokenizer/tokenizer.h"
 
 namespace emberkv {
 namespace {
-
-std::string FromHex(std::string_view hex) {
-  std::string out;
-  for (size_t i = 0; i + 1 < hex.size(); i += 2) {
-    unsigned byte = 0;
-    std::from_chars(hex.data() + i, hex.data() + i + 2, byte, 16);
-    out.push_back(static_cast<char>(byte));
-  }
-  return out;
-}
 
 TEST(TokenizerGolden, IdsEqualThoseOfHuggingFace) {
   const Result<std::string> text =
