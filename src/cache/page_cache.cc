@@ -77,7 +77,7 @@ PrefixHit PageCache::Lookup(std::span<const BlockIdentity> chain, const LookupOp
   if (chain.empty()) hit.miss_reason = MissReason::kTooShort;
   PinResident(chain, &hit);
   while (hit.num_blocks() < chain.size()) {
-    if (!Extend(chain.subspan(hit.num_blocks()), deadline, options.no_store, &hit)) break;
+    if (!Extend(chain.subspan(hit.num_blocks()), deadline, options, &hit)) break;
     PinResident(chain, &hit);
   }
   hit.seconds = SecondsSince(start);
@@ -96,8 +96,8 @@ void PageCache::PinResident(std::span<const BlockIdentity> chain, PrefixHit* hit
 
 // Adds blocks from the front of `rest`, whose first was not resident a moment ago. Returns false,
 // with the reason, where the prefix ends.
-bool PageCache::Extend(std::span<const BlockIdentity> rest, Deadline deadline, bool no_store,
-                       PrefixHit* hit) {
+bool PageCache::Extend(std::span<const BlockIdentity> rest, Deadline deadline,
+                       const LookupOptions& options, PrefixHit* hit) {
   const auto ends = [hit](MissReason reason) {
     hit->miss_reason = reason;
     return false;
@@ -126,7 +126,7 @@ bool PageCache::Extend(std::span<const BlockIdentity> rest, Deadline deadline, b
     if (outcome != GetOutcome::kHit) return ends(ReasonOf(outcome));
     run = 1;  // stored since it was asked for
   }
-  return LoadRun(rest.first(run), deadline, no_store, hit);
+  return LoadRun(rest.first(run), deadline, options, hit);
 }
 
 bool PageCache::AwaitLoad(std::shared_ptr<Load> load, Deadline deadline, PrefixHit* hit) {
@@ -141,10 +141,10 @@ bool PageCache::AwaitLoad(std::shared_ptr<Load> load, Deadline deadline, PrefixH
 }
 
 // Loads a run of blocks that the store says it has.
-bool PageCache::LoadRun(std::span<const BlockIdentity> run, Deadline deadline, bool no_store,
-                        PrefixHit* hit) {
+bool PageCache::LoadRun(std::span<const BlockIdentity> run, Deadline deadline,
+                        const LookupOptions& options, PrefixHit* hit) {
   std::vector<std::shared_ptr<Load>> loads;
-  if (!no_store) {
+  if (!options.no_store) {
     loads = BeginLoads(run);
     if (loads.empty()) return true;  // came, or is being loaded, since it was looked for
     run = run.first(loads.size());
@@ -162,7 +162,7 @@ bool PageCache::LoadRun(std::span<const BlockIdentity> run, Deadline deadline, b
     read = reader_->Read(run.first(num_pages), std::move(pages), Remaining(deadline));
     hit->store_seconds += SecondsSince(start);
   }
-  if (!no_store) EndLoads(run, loads, &read);
+  if (!options.no_store) EndLoads(run, loads, options.tenant, &read);
 
   size_t num_hits = 0;
   bool is_unbroken = true;
@@ -187,6 +187,7 @@ std::vector<std::shared_ptr<PageCache::Load>> PageCache::BeginLoads(
   for (const BlockIdentity& block : run) {
     if (index_.Contains(block.hash) || loads_.contains(block.hash)) break;
     loads.push_back(std::make_shared<Load>());
+    loads.back()->erasures = erasures_;
     loads_.emplace(block.hash, loads.back());
   }
   return loads;
@@ -195,7 +196,8 @@ std::vector<std::shared_ptr<PageCache::Load>> PageCache::BeginLoads(
 // Publishes what was read and tells those who wait. A block that was sealed meanwhile stays as it
 // is.
 void PageCache::EndLoads(std::span<const BlockIdentity> run,
-                         std::span<const std::shared_ptr<Load>> loads, StoreRead* read) {
+                         std::span<const std::shared_ptr<Load>> loads, const Digest& tenant,
+                         StoreRead* read) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (size_t i = 0; i < run.size(); ++i) {
@@ -204,7 +206,8 @@ void PageCache::EndLoads(std::span<const BlockIdentity> run,
       load.result = i < read->outcomes.size() ? ReasonOf(read->outcomes[i]) : MissReason::kNoPage;
       if (load.result == MissReason::kNone) {
         PageHandle& page = read->pages[i];
-        if (!index_.Insert(run[i].hash, run[i].parent, page.Share())) {
+        if (load.erasures == erasures_ &&
+            !index_.Insert(run[i].hash, run[i].parent, page.Share(), tenant)) {
           page = index_.Find(run[i].hash);
         }
         load.page = page.Share();
@@ -252,7 +255,7 @@ PageHandle PageCache::Seal(PageHandle page, const BlockIdentity& block,
     const std::lock_guard<std::mutex> lock(mutex_);
     resident = index_.Find(block.hash);
     if (!resident) {
-      index_.Insert(block.hash, block.parent, page.Share());
+      index_.Insert(block.hash, block.parent, page.Share(), options.tenant);
       ++counters_.seals;
     }
   }
@@ -265,6 +268,38 @@ PageHandle PageCache::Seal(PageHandle page, const BlockIdentity& block,
   const std::lock_guard<std::mutex> lock(mutex_);
   ++(is_equal ? counters_.shared_seals : counters_.unequal_seals);
   return is_equal ? std::move(resident) : std::move(page);
+}
+
+bool PageCache::Erase(const Digest& tenant, std::chrono::milliseconds timeout) {
+  const bool is_quiet = store_ == nullptr || writer_->Drop(tenant, timeout);
+  std::vector<PageHandle> erased;  // go back to the pool outside the lock
+  const std::lock_guard<std::mutex> lock(mutex_);
+  ++erasures_;
+  erased = index_.Erase(tenant);
+  return is_quiet;
+}
+
+std::vector<std::optional<CacheTier>> PageCache::Find(std::span<const BlockIdentity> blocks) const {
+  std::vector<BlockHash> keys;
+  for (const BlockIdentity& block : blocks) keys.push_back(block.hash);
+  std::vector<bool> is_stored(keys.size());
+  if (store_ != nullptr && !reader_->is_hung()) is_stored = store_->Contains(keys);
+  std::vector<std::optional<CacheTier>> tiers(keys.size());
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (index_.Contains(keys[i])) {
+      tiers[i] = CacheTier::kResident;
+    } else if (is_stored[i]) {
+      tiers[i] = CacheTier::kStore;
+    }
+  }
+  return tiers;
+}
+
+MissReason PageCache::ReasonOfMiss(const BlockIdentity& block, std::chrono::milliseconds timeout) const {
+  if (store_ == nullptr) return MissReason::kNotResident;
+  if (reader_->is_hung()) return MissReason::kStoreHung;
+  return ReasonOf(reader_->ReasonOfMiss(block, timeout));
 }
 
 bool PageCache::Flush(std::chrono::milliseconds timeout) {

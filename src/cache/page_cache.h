@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -66,6 +67,7 @@ struct PrefixHit {
 };
 
 struct LookupOptions {
+  Digest tenant = {};  // whose blocks these are
   std::chrono::milliseconds timeout{2000};  // for everything that has to be waited for
   // The request leaves nothing behind: what it reads from the store becomes nobody else's, and what
   // it finds in memory keeps its deadline in the store.
@@ -129,6 +131,17 @@ class PageCache {
   // Returns the page to go on with: where the block is resident already, the resident one.
   PageHandle Seal(PageHandle page, const BlockIdentity& block, const SealOptions& options);
 
+  // Forgets the tenant's pages: none is found in memory any more, and none that waits to be written
+  // is written after this; the store itself is erased by its owner, before and after. What its sessions hold
+  // they keep. False when a write that was under way has not ended within `timeout`.
+  bool Erase(const Digest& tenant, std::chrono::milliseconds timeout);
+
+  // Where each block would be served from; extends and loads nothing.
+  std::vector<std::optional<CacheTier>> Find(std::span<const BlockIdentity> blocks) const;
+
+  // Why a block that Find did not find is not there; kNone when it has come meanwhile.
+  MissReason ReasonOfMiss(const BlockIdentity& block, std::chrono::milliseconds timeout) const;
+
   // Waits until all that was sealed is durable or refused, or `timeout` has passed. True when it
   // is.
   bool Flush(std::chrono::milliseconds timeout);
@@ -143,17 +156,18 @@ class PageCache {
     bool is_done = false;
     MissReason result = MissReason::kNone;
     PageHandle page;  // pins it for those who wait
+    uint64_t erasures = 0;  // before it began: what an erasure overtook does not become resident
   };
 
   void PinResident(std::span<const BlockIdentity> chain, PrefixHit* hit);
-  bool Extend(std::span<const BlockIdentity> chain, Deadline deadline, bool no_store,
+  bool Extend(std::span<const BlockIdentity> chain, Deadline deadline, const LookupOptions& options,
               PrefixHit* hit);
   bool AwaitLoad(std::shared_ptr<Load> load, Deadline deadline, PrefixHit* hit);
-  bool LoadRun(std::span<const BlockIdentity> run, Deadline deadline, bool no_store,
+  bool LoadRun(std::span<const BlockIdentity> run, Deadline deadline, const LookupOptions& options,
                PrefixHit* hit);
   std::vector<std::shared_ptr<Load>> BeginLoads(std::span<const BlockIdentity> run);
   void EndLoads(std::span<const BlockIdentity> run, std::span<const std::shared_ptr<Load>> loads,
-                StoreRead* read);
+                const Digest& tenant, StoreRead* read);
   void RecordLookup(std::span<const BlockIdentity> chain, const PrefixHit& hit, bool no_store);
   bool EvictOne();
 
@@ -168,6 +182,7 @@ class PageCache {
   std::condition_variable load_done_;
   PrefixIndex index_;                                                       // guarded by mutex_
   std::unordered_map<BlockHash, std::shared_ptr<Load>, DigestHash> loads_;  // guarded by mutex_
+  uint64_t erasures_ = 0;                                                   // guarded by mutex_
   PageCacheStats counters_;  // guarded by mutex_: what is counted; the rest is filled in by stats()
 
   // Null without a store. Last: they end, with their threads and pins, before the rest does.

@@ -4,12 +4,14 @@
 
 namespace emberkv {
 
-bool PrefixIndex::Insert(const BlockHash& hash, const BlockHash& parent, PageHandle page) {
+bool PrefixIndex::Insert(const BlockHash& hash, const BlockHash& parent, PageHandle page,
+                         const Digest& tenant) {
   const auto [at, is_new] = nodes_.try_emplace(hash);
   if (!is_new) return false;
   Node& node = at->second;
   node.hash = hash;
   node.parent = parent;
+  node.tenant = tenant;
   node.page = std::move(page);
   node.last_use = ++uses_;
   if (IsLeaf(node)) leaves_.emplace(node.last_use, &node);
@@ -44,6 +46,16 @@ PageHandle PrefixIndex::Evict() {
     }
   }
   return {};
+}
+
+std::vector<PageHandle> PrefixIndex::Erase(const Digest& tenant) {
+  std::vector<Node*> erased;
+  for (auto& [hash, node] : nodes_) {
+    if (node.tenant == tenant) erased.push_back(&node);
+  }
+  std::vector<PageHandle> pages;
+  for (Node* node : erased) pages.push_back(Remove(node));
+  return pages;
 }
 
 size_t PrefixIndex::num_pinned() const {

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <map>
 #include <unordered_map>
+#include <vector>
 
 #include "cache/page_pool.h"
 #include "layout/identity.h"
@@ -22,7 +23,8 @@ class PrefixIndex {
  public:
   // Makes the page resident as just used. Returns false, and drops `page`, when the hash is
   // resident.
-  bool Insert(const BlockHash& hash, const BlockHash& parent, PageHandle page);
+  bool Insert(const BlockHash& hash, const BlockHash& parent, PageHandle page,
+              const Digest& tenant = {});
 
   // A handle of the resident page, which then counts as just used; an empty one when there is none.
   PageHandle Find(const BlockHash& hash);
@@ -32,6 +34,9 @@ class PrefixIndex {
   // Removes one page and returns its handle, the last one; an empty one when every page is pinned.
   PageHandle Evict();
 
+  // Removes all pages of the tenant, pinned ones too: their sessions keep their handles.
+  std::vector<PageHandle> Erase(const Digest& tenant);
+
   size_t size() const { return nodes_.size(); }
   size_t num_pinned() const;  // pages with other handles than the index's; looks at every page
 
@@ -39,6 +44,7 @@ class PrefixIndex {
   struct Node {
     BlockHash hash;
     BlockHash parent;
+    Digest tenant;
     PageHandle page;
     uint64_t last_use = 0;
     uint64_t last_walk = 0;  // of the searches beyond the leaves, the last that came by

@@ -60,6 +60,17 @@ void WriteBehind::Touch(std::span<const BlockHash> blocks) {
   work_ready_.notify_one();
 }
 
+bool WriteBehind::Drop(const Digest& tenant, std::chrono::milliseconds timeout) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  const size_t dropped = std::erase_if(queue_, [&](const Entry& entry) { return entry.tenant == tenant; });
+  stats_.dropped += dropped;
+  stats_.queued_pages -= dropped;
+  if (queue_.empty() && touches_.empty() && !is_writing_) idle_.notify_all();
+  const uint64_t batch = batches_ + (is_writing_ ? 1 : 0);
+  return written_.wait_until(lock, std::chrono::steady_clock::now() + timeout,
+                             [&] { return batches_ >= batch; });
+}
+
 bool WriteBehind::Flush(std::chrono::milliseconds timeout) {
   std::unique_lock<std::mutex> lock(mutex_);
   return idle_.wait_until(lock, std::chrono::steady_clock::now() + timeout,
@@ -94,6 +105,8 @@ void WriteBehind::WriterMain() {
 
     lock.lock();
     is_writing_ = false;
+    ++batches_;
+    written_.notify_all();
     stats_.queued_pages -= num_written;
     for (const PutOutcome outcome : outcomes) ++stats_.outcomes[static_cast<size_t>(outcome)];
     if (queue_.empty() && touches_.empty()) idle_.notify_all();

@@ -48,6 +48,10 @@ class WriteBehind {
   // Extends the blocks' deadlines in the store some time soon: they were served from memory.
   void Touch(std::span<const BlockHash> blocks);
 
+  // Drops what is queued for the tenant, and waits until the batch being written is done or `timeout` has
+  // passed. Whether nothing of the tenant's can be written any more.
+  bool Drop(const Digest& tenant, std::chrono::milliseconds timeout);
+
   // Waits until all that was queued is written or `timeout` has passed. Whether the queue is empty.
   bool Flush(std::chrono::milliseconds timeout);
 
@@ -73,9 +77,11 @@ class WriteBehind {
   mutable std::mutex mutex_;
   std::condition_variable work_ready_;
   std::condition_variable idle_;
+  std::condition_variable written_;  // a batch
   std::deque<Entry> queue_;                            // guarded by mutex_
   std::unordered_set<BlockHash, DigestHash> touches_;  // guarded by mutex_
   bool is_writing_ = false;                            // guarded by mutex_
+  uint64_t batches_ = 0;                               // guarded by mutex_: written
   bool is_stopping_ = false;                           // guarded by mutex_
   WriteBehindStats stats_;                             // guarded by mutex_
 

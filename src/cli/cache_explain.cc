@@ -69,7 +69,7 @@ Result<Explanation> Explain(LocalStore& store, const PrefixProbe& model,
   const PrefixForecast& forecast = explanation.forecast;
   if (!explanation.is_missing_any()) return explanation;
   explanation.stored_behind =
-      static_cast<size_t>(std::count(forecast.is_stored.begin(), forecast.is_stored.end(), true)) -
+      static_cast<size_t>(std::ranges::count_if(forecast.tiers, [](auto tier) { return tier.has_value(); })) -
       forecast.num_found;
   EMBERKV_ASSIGN_OR_RETURN(
       explanation.neighbours,
@@ -79,12 +79,12 @@ Result<Explanation> Explain(LocalStore& store, const PrefixProbe& model,
 
 std::string StateOf(const PrefixForecast& forecast, size_t block) {
   if (block < forecast.num_found) return "store";
-  return forecast.is_stored[block] ? "store, unreachable" : "missing";
+  return forecast.tiers[block] ? "store, unreachable" : "missing";
 }
 
 // What is missing has no provenance yet.
 std::string ProvenanceOf(const PrefixForecast& forecast, size_t block) {
-  return forecast.is_stored[block] ? ProvenanceText(forecast.blocks[block].provenance) : "";
+  return forecast.tiers[block] ? ProvenanceText(forecast.blocks[block].provenance) : "";
 }
 
 std::string Quoted(const std::string& text) {
@@ -100,7 +100,7 @@ std::string TokensText(const PrefixProbe& model, std::span<const int32_t> tokens
 std::string ReasonOf(const Explanation& explanation) {
   const PrefixForecast& forecast = explanation.forecast;
   if (!explanation.is_missing_any()) return forecast.blocks.empty() ? "too short" : "none";
-  if (forecast.miss != GetOutcome::kNeverSeen) return GetOutcomeName(forecast.miss);
+  if (forecast.miss_reason != GetOutcomeName(GetOutcome::kNeverSeen)) return std::string(forecast.miss_reason);
   if (explanation.stored_behind > 0) return "lost";
   if (explanation.neighbours.continuations > 0) return "diverges";
   if (explanation.neighbours.elsewhere > 0) return "other identity";
@@ -188,7 +188,7 @@ std::string JsonText(const Explanation& explanation, const PrefixProbe& model, R
   json["blocks"] = Json::array();
   for (size_t i = 0; i < forecast.blocks.size(); ++i) {
     Json block = {{"key", DigestText(forecast.blocks[i].hash)}, {"where", StateOf(forecast, i)}};
-    if (forecast.is_stored[i]) block["provenance"] = ProvenanceOf(forecast, i);
+    if (forecast.tiers[i]) block["provenance"] = ProvenanceOf(forecast, i);
     json["blocks"].push_back(std::move(block));
   }
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";

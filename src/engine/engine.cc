@@ -10,6 +10,7 @@
 #include "base/isa.h"
 #include "base/mapped_file.h"
 #include "engine/engine_parts.h"
+#include "layout/scratch.h"
 #include "store/local_store.h"
 #include "tokenizer/token_map.h"
 #include "weights/checkpoint.h"
@@ -18,6 +19,7 @@
 namespace emberkv {
 namespace {
 
+constexpr std::chrono::milliseconds kReasonTimeout{2'000};  // for the store to tell why a block is missing
 constexpr int kMaxThreads = 1024;
 constexpr int kMaxPrefillChunk = 65536;
 constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
@@ -69,8 +71,8 @@ Result<std::vector<int32_t>> LoadEngramMap(const EngineOptions& options, const M
 }
 
 // What pages of this model may be reused for: weights, config, tokenizer, layout and numerics.
-Result<Digest> KeyRootOf(const std::string& model_dir, const Checkpoint& checkpoint,
-                         const CacheLayout& layout, ThreadPool& threads) {
+Result<IdentityFields> IdentityOf(const std::string& model_dir, const Checkpoint& checkpoint,
+                                  const CacheLayout& layout, ThreadPool& threads) {
   const std::filesystem::path dir(model_dir);
   EMBERKV_ASSIGN_OR_RETURN(const std::string config,
                            ReadTextFile((dir / "config.json").string(), kMaxConfigBytes));
@@ -84,7 +86,7 @@ Result<Digest> KeyRootOf(const std::string& model_dir, const Checkpoint& checkpo
   }
   fields.layout = LayoutFingerprint(layout);
   fields.numerics_revision = std::string(kNumericsRevision);
-  return KeyRoot(fields);
+  return fields;
 }
 
 Result<std::vector<int32_t>> EncodeWith(const std::optional<Tokenizer>& tokenizer,
@@ -99,19 +101,19 @@ std::string DecodeWith(const std::optional<Tokenizer>& tokenizer, std::span<cons
   return tokenizer ? tokenizer->Decode(tokens) : "";
 }
 
-std::vector<bool> AreStored(KvStore* store, std::span<const BlockIdentity> blocks) {
-  std::vector<BlockHash> keys;
-  keys.reserve(blocks.size());
-  for (const BlockIdentity& block : blocks) keys.push_back(block.hash);
-  return store->Contains(keys);
+Result<uint64_t> EraseStored(LocalStore* store, const Digest& tenant) {
+  if (store == nullptr) return uint64_t{0};
+  return store->EraseTenant(tenant);
 }
 
-// Adds the blocks at the front of `chain` that the store has; returns whether there were any.
-bool AddFound(KvStore* store, std::span<const BlockIdentity> chain, PrefixForecast* forecast) {
-  const std::vector<bool> is_stored = AreStored(store, chain);
-  const auto run = std::ranges::find(is_stored, false) - is_stored.begin();
-  forecast->blocks.insert(forecast->blocks.end(), chain.begin(), chain.begin() + run);
-  return run > 0;
+std::vector<std::optional<CacheTier>> StoredTiers(KvStore* store, std::span<const BlockIdentity> blocks) {
+  std::vector<BlockHash> keys;
+  for (const BlockIdentity& block : blocks) keys.push_back(block.hash);
+  std::vector<std::optional<CacheTier>> tiers;
+  for (const bool is_stored : store->Contains(keys)) {
+    tiers.push_back(is_stored ? std::optional(CacheTier::kStore) : std::nullopt);
+  }
+  return tiers;
 }
 
 GetOutcome MissOf(KvStore* store, const BlockIdentity& block, size_t page_bytes) {
@@ -130,6 +132,7 @@ Status OpenCaches(const EngineOptions& options, std::unique_ptr<PagePool> pool, 
     EMBERKV_ASSIGN_OR_RETURN(parts->store, LocalStore::Open(std::move(store), &parts->clock));
     parts->keeper = std::make_unique<StoreKeeper>(parts->store.get());
   }
+  EMBERKV_ASSIGN_OR_RETURN(parts->tenant_secret, TenantSecret(options.store_dir));
   parts->cache = std::make_unique<PageCache>(std::move(pool), parts->store.get());
   WindowPoolOptions windows;
   windows.ttl_us = options.window_ttl.count();
@@ -171,11 +174,13 @@ Result<std::unique_ptr<Engine>> Engine::Load(const EngineOptions& options,
       token_map.empty() ? config.vocab_size : static_cast<int32_t>(token_map.size());
   EMBERKV_ASSIGN_OR_RETURN(Checkpoint opened, Checkpoint::Open(options.model_dir, config));
   const auto checkpoint = std::make_shared<const Checkpoint>(std::move(opened));
-  EMBERKV_ASSIGN_OR_RETURN(parts->key_root,
-                           KeyRootOf(options.model_dir, *checkpoint, layout, parts->threads));
+  EMBERKV_ASSIGN_OR_RETURN(parts->identity,
+                           IdentityOf(options.model_dir, *checkpoint, layout, parts->threads));
   EMBERKV_RETURN_IF_ERROR(OpenCaches(options, std::move(pool), parts.get()));
   EMBERKV_ASSIGN_OR_RETURN(
       parts->model, Model::Load(checkpoint, config, layout, std::move(token_map), progress));
+  parts->scheduler =
+      std::make_unique<StepScheduler>(parts->model.get(), &parts->threads, parts->prefill_chunk);
   return std::unique_ptr<Engine>(new Engine(std::move(parts)));
 }
 
@@ -197,6 +202,45 @@ EngineCacheStats Engine::cache_stats() const {
   stats.windows = parts_->windows->stats();
   if (parts_->store) stats.store = parts_->store->Stats();
   return stats;
+}
+
+StepSchedulerStats Engine::scheduler_stats() const { return parts_->scheduler->stats(); }
+
+MemoryPlan Engine::memory_plan() const {
+  const CacheLayout& layout = parts_->model->layout();
+  const PagePoolStats pool = pool_stats();
+  MemoryPlan plan;
+  plan.weight_bytes = weight_bytes();
+  plan.page_bytes = pool.capacity_pages * layout.page_bytes;
+  plan.window_pool_bytes = parts_->windows->stats().budget_bytes;
+  plan.scratch_bytes = StepScratch(config(), layout, parts_->prefill_chunk, num_threads()).total();
+  plan.session_bytes = layout.window_bytes() + layout.tail_bytes;
+  plan.pool_pages = static_cast<int64_t>(pool.capacity_pages);
+  plan.block_size = layout.block_size;
+  return plan;
+}
+
+PrefixForecast Engine::Forecast(const TenantName& tenant, std::span<const int32_t> prompt,
+                                ReplayMode replay) const {
+  PageCache& cache = *parts_->cache;
+  return ForecastPrefix(
+      layout(), config().sliding_window, TenantKeyRoot(parts_->identity, parts_->tenant_secret, tenant), prompt,
+      replay, [&](std::span<const BlockIdentity> blocks) { return cache.Find(blocks); },
+      [&](const BlockIdentity& block) { return MissReasonName(cache.ReasonOfMiss(block, kReasonTimeout)); });
+}
+
+Result<uint64_t> Engine::EraseTenant(const std::string& name, std::chrono::milliseconds timeout) const {
+  const Digest tenant = TenantMark(parts_->tenant_secret, name);
+  // The store first and last: a page read from it between is forgotten with the memory's, and one written
+  // between is gone at the end.
+  EMBERKV_ASSIGN_OR_RETURN(const uint64_t erased, EraseStored(parts_->store.get(), tenant));
+  const bool is_quiet = parts_->cache->Erase(tenant, timeout);
+  parts_->windows->Erase(tenant);
+  EMBERKV_ASSIGN_OR_RETURN(const uint64_t written_since, EraseStored(parts_->store.get(), tenant));
+  if (!is_quiet) {
+    return Unavailable(fmt::format("a write to the store is still under way: erase tenant '{}' again", name));
+  }
+  return erased + written_since;
 }
 
 bool Engine::Flush(std::chrono::milliseconds timeout) const { return parts_->cache->Flush(timeout); }
@@ -227,9 +271,9 @@ Result<PrefixProbe> PrefixProbe::Open(const std::string& model_dir) {
   EMBERKV_ASSIGN_OR_RETURN(std::optional<Tokenizer> tokenizer, LoadTokenizer(model_dir));
   EMBERKV_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(model_dir, config));
   ThreadPool threads(ThreadsOf({}));
-  EMBERKV_ASSIGN_OR_RETURN(const Digest key_root,
-                           KeyRootOf(model_dir, checkpoint, layout, threads));
-  return PrefixProbe(std::move(config), std::move(layout), std::move(tokenizer), key_root);
+  EMBERKV_ASSIGN_OR_RETURN(const IdentityFields identity,
+                           IdentityOf(model_dir, checkpoint, layout, threads));
+  return PrefixProbe(std::move(config), std::move(layout), std::move(tokenizer), KeyRoot(identity));
 }
 
 Result<std::vector<int32_t>> PrefixProbe::Encode(std::string_view text) const {
@@ -240,43 +284,12 @@ std::string PrefixProbe::Decode(std::span<const int32_t> tokens) const {
   return DecodeWith(tokenizer_, tokens);
 }
 
-// The walk of FindPrefix, asking only whether pages are there.
 PrefixForecast PrefixProbe::Forecast(KvStore* store, std::span<const int32_t> prompt,
                                      ReplayMode replay) const {
-  PrefixForecast forecast;
-  const auto block = static_cast<size_t>(layout_.block_size);
-  const size_t reusable =
-      prompt.empty() || !MayReuse(replay) ? 0 : (prompt.size() - 1) / block * block;
-  for (bool is_tried = false; forecast.blocks.size() * block < reusable;) {
-    const size_t here = forecast.blocks.size() * block;
-    const BlockHash parent = here == 0 ? key_root_ : forecast.blocks.back().hash;
-    const auto rest = prompt.subspan(here, reusable - here);
-    const Provenance next = is_tried ? Provenance{here} : forecast.provenance;
-    if (AddFound(store, ChainBlocks(parent, next, rest, layout_.block_size), &forecast)) {
-      forecast.provenance = next;
-      is_tried = false;
-    } else if (is_tried || here == 0 || !MayReuseReplayed(replay)) {
-      break;
-    } else {
-      is_tried = true;
-    }
-  }
-  forecast.num_found = forecast.blocks.size();
-  const size_t hit = forecast.num_found * block;
-  if (hit < reusable) {
-    const std::vector<BlockIdentity> missing =
-        ChainBlocks(hit == 0 ? key_root_ : forecast.blocks.back().hash, forecast.provenance,
-                    prompt.subspan(hit, reusable - hit), layout_.block_size);
-    forecast.blocks.insert(forecast.blocks.end(), missing.begin(), missing.end());
-    forecast.miss = MissOf(store, missing.front(), layout_.page_bytes);
-  }
-  forecast.is_stored = AreStored(store, forecast.blocks);
-  forecast.resume = PlanResume(layout_, config_.sliding_window, replay, static_cast<int64_t>(hit),
-                               false, static_cast<int64_t>(prompt.size()));
-  if (!forecast.resume.is_canonical || !forecast.provenance.is_canonical()) {
-    forecast.provenance = {hit};
-  }
-  return forecast;
+  return ForecastPrefix(
+      layout_, config_.sliding_window, key_root_, prompt, replay,
+      [&](std::span<const BlockIdentity> blocks) { return StoredTiers(store, blocks); },
+      [&](const BlockIdentity& block) { return GetOutcomeName(MissOf(store, block, layout_.page_bytes)); });
 }
 
 }  // namespace emberkv

@@ -18,10 +18,12 @@
 #include "base/status.h"
 #include "cache/block_identity.h"
 #include "cache/page_cache.h"
+#include "engine/prefix_forecast.h"
 #include "engine/replay.h"
 #include "engine/resume.h"
 #include "engine/sampler.h"
 #include "engine/session.h"
+#include "engine/step_scheduler.h"
 #include "layout/cache_layout.h"
 #include "layout/identity.h"
 #include "layout/model_config.h"
@@ -36,7 +38,7 @@ struct EngineOptions {
   int num_threads = 0;                    // 0: as many as the machine has
   std::optional<size_t> kv_budget_bytes;  // of the page pool; else a share of free memory
   int64_t max_context = 0;                // tokens of a session; 0: max_position_embeddings
-  int prefill_chunk = 512;                // tokens of one prefill step
+  int prefill_chunk = 512;                // tokens of one step, of all sessions together
 
   // The durable tier; none when the directory is empty.
   std::string store_dir;
@@ -54,6 +56,19 @@ struct EngineCacheStats {
   std::optional<StoreStats> store;  // none without a store
 };
 
+// What memory the engine needs at most, and what one more session takes.
+struct MemoryPlan {
+  uint64_t weight_bytes = 0;
+  uint64_t page_bytes = 0;      // all of the page pool
+  uint64_t window_pool_bytes = 0;
+  uint64_t scratch_bytes = 0;   // of a full step
+  uint64_t session_bytes = 0;   // windows and tails of one session; its pages come from the pool
+  int64_t pool_pages = 0;
+  int block_size = 0;           // tokens of a page
+
+  int64_t PagesOf(int64_t tokens) const { return (tokens + block_size - 1) / block_size; }
+};
+
 class Engine {
  public:
   // Checks options, config and checkpoint, and packs the weights. `progress`, when set, is called
@@ -69,6 +84,16 @@ class Engine {
   size_t weight_bytes() const;  // resident
   PagePoolStats pool_stats() const;
   EngineCacheStats cache_stats() const;
+  StepSchedulerStats scheduler_stats() const;
+  MemoryPlan memory_plan() const;
+
+  // What a session of `tenant` would take of `prompt` from the caches now. Extends no deadline.
+  PrefixForecast Forecast(const TenantName& tenant, std::span<const int32_t> prompt, ReplayMode replay) const;
+
+  // Makes the tenant's pages unreadable on every tier; its running sessions keep what they hold and may
+  // store what they compute from here on. Returns the pages that left the store. Fails when the index cannot
+  // be written, or a write of the store has not ended within `timeout`.
+  Result<uint64_t> EraseTenant(const std::string& name, std::chrono::milliseconds timeout) const;
 
   // Waits until all complete blocks are durable or refused, or `timeout` has passed. True when they are;
   // also without a store.
@@ -88,18 +113,6 @@ class Engine {
   explicit Engine(std::shared_ptr<EngineParts> parts);
 
   const std::shared_ptr<EngineParts> parts_;
-};
-
-// What a run in a fresh process would take of a prompt from a store.
-struct PrefixForecast {
-  // The prompt's full blocks that may be hits: those that the run would find, then the others as
-  // their chain would go on. They view the prompt.
-  std::vector<BlockIdentity> blocks;
-  std::vector<bool> is_stored;  // of each block; one behind a block that is missing is no use
-  size_t num_found = 0;         // blocks that the run would find
-  GetOutcome miss = GetOutcome::kHit;  // why the next one is not there; kHit when none is missing
-  ResumePlan resume;
-  Provenance provenance;  // of the blocks that the run would compute
 };
 
 // A model without its weights: enough to tell what a store holds of a text. Immutable after Open;

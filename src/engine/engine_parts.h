@@ -2,16 +2,17 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <optional>
+#include <string>
 
 #include "base/clock.h"
 #include "base/thread_pool.h"
 #include "cache/page_cache.h"
+#include "engine/step_scheduler.h"
 #include "engine/store_keeper.h"
+#include "engine/tenant.h"
 #include "layout/identity.h"
 #include "model/model.h"
-#include "model/step.h"
 #include "store/local_store.h"
 #include "tokenizer/tokenizer.h"
 #include "window/window_pool.h"
@@ -19,13 +20,13 @@
 namespace emberkv {
 
 struct EngineParts {
-  explicit EngineParts(int num_threads) : threads(num_threads), step(&threads) {}
+  explicit EngineParts(int num_threads) : threads(num_threads) {}
 
   // Constant once loaded.
   std::unique_ptr<const Model> model;
   std::optional<Tokenizer> tokenizer;
-  Digest key_root;  // of this model, tokenizer and layout
-  Digest tenant;    // zero: one user
+  IdentityFields identity;  // of this model, tokenizer and layout, for no tenant
+  std::string tenant_secret;
   int64_t max_context = 0;
   int prefill_chunk = 0;
   int32_t num_token_ids = 0;  // ids that the model has, and Engram's token map too
@@ -37,10 +38,8 @@ struct EngineParts {
   std::unique_ptr<PageCache> cache;
   std::unique_ptr<WindowPool> windows;
 
-  // Whoever holds step_mutex is the model thread.
-  std::mutex step_mutex;
-  ThreadPool threads;  // used under step_mutex
-  Step step;           // guarded by step_mutex
+  ThreadPool threads;  // of the scheduler
+  std::unique_ptr<StepScheduler> scheduler;
 };
 
 }  // namespace emberkv

@@ -58,6 +58,9 @@ double SessionStats::token_layer_share() const {
 Session::Session(std::shared_ptr<EngineParts> parts, const SessionOptions& options)
     : parts_(std::move(parts)),
       options_(options),
+      key_root_(TenantKeyRoot(parts_->identity, parts_->tenant_secret, options_.tenant)),
+      tenant_(TenantMark(parts_->tenant_secret, options_.tenant.name)),
+      seat_(parts_->scheduler.get(), DigestHash()(tenant_)),
       table_(parts_->cache->pool(), parts_->model->layout().block_size),
       windows_(parts_->model->layout().window_bytes()),
       tails_(parts_->model->layout().tail_bytes / sizeof(float)) {
@@ -104,6 +107,7 @@ Status Session::Prefill(std::span<const int32_t> tokens, const PrefillOptions& o
 
   const int64_t first_row = computed_;
   const Status status = RunPlan(PlanOf(options, total), options);
+  seat_.Leave();
   if (status.code() == StatusCode::kCancelled) {
     if (resume_) {  // the shared rows beyond the replay belong to tokens that are forgotten now
       StartOver();
@@ -154,7 +158,7 @@ Status Session::RunPlan(const ReplayPlan& plan, const PrefillOptions& options) {
   return Status::Ok();
 }
 
-// Runs a step and does what its end calls for.
+// Runs a step, which may stop before `end`, and does what its end calls for.
 Status Session::Advance(int64_t end, bool wants_logits) {
   EMBERKV_RETURN_IF_ERROR(RunStep(end, wants_logits));
   if (resume_ && computed_ == resume_->hit) FinishReplay();
@@ -162,25 +166,20 @@ Status Session::Advance(int64_t end, bool wants_logits) {
   return Status::Ok();
 }
 
-// Computes tokens [computed_, end), whose pages are reserved.
+// Computes tokens from computed_ on, whose pages are reserved: at least one, at most to `end`.
 Status Session::RunStep(int64_t end, bool wants_logits) {
   state_.tokens = tokens_.data();
   state_.pages = table_.pages();
   state_.writable_pages = table_.writable_pages();
   logits_.clear();
-
-  const std::lock_guard<std::mutex> lock(parts_->step_mutex);
-  Step& step = parts_->step;
-  step.spans.assign(1, {&state_, computed_, end, wants_logits});
-  const int64_t token_layers_before = step.token_layers;
-  const Status status = parts_->model->Forward(&step);
-  if (!status.ok()) {
-    broken_ = status.WithContext("the session is unusable after a failed step");
+  StepOutcome outcome = parts_->scheduler->Run(&seat_, {&state_, computed_, end, wants_logits});
+  if (!outcome.status.ok()) {
+    broken_ = outcome.status.WithContext("the session is unusable after a failed step");
     return broken_;
   }
-  token_layers_ += step.token_layers - token_layers_before;
-  if (wants_logits) logits_ = step.logits;
-  computed_ = end;
+  token_layers_ += outcome.token_layers;
+  logits_ = std::move(outcome.logits);
+  computed_ = outcome.end;
   return Status::Ok();
 }
 
@@ -221,6 +220,7 @@ Status Session::SampleInto(const GenerateOptions& options, Answer* answer) {
     }
     if (logits_.empty()) EMBERKV_RETURN_IF_ERROR(ComputeSampledToken());
     EMBERKV_ASSIGN_OR_RETURN(const int32_t token, answer->sampler.Sample(logits_));
+    if (options.on_token) options.on_token(DescribeToken(logits_, token, options.top_logprobs));
     logits_.clear();
     tokens_.push_back(token);
     generation.tokens.push_back(token);
@@ -258,6 +258,7 @@ Result<Generation> Session::Generate(const GenerateOptions& options) {
 
   const Stopwatch watch;
   const Status status = SampleInto(options, &answer);
+  seat_.Leave();
   decode_seconds_ += watch.seconds();
   if (status.ok()) PublishBoundary();
   EMBERKV_RETURN_IF_ERROR(status);

@@ -1,7 +1,7 @@
 // One conversation with the model: its tokens, its caches, and what it has cost.
 //
 // Made by Engine::OpenSession. A session is used by one thread at a time; sessions on different
-// threads do not disturb each other's results (their steps take turns). It owns its windows and tails
+// threads share the model's steps and do not change each other's results. It owns its windows and tails
 // and pins its pages; it keeps the model alive and may outlive its Engine.
 //
 // Its tokens are those prefilled and those sampled, in order. All are in the caches but for one at
@@ -23,8 +23,11 @@
 #include "engine/prefix_match.h"
 #include "engine/replay.h"
 #include "engine/resume.h"
+#include "engine/sampled_token.h"
 #include "engine/sampler.h"
+#include "engine/step_scheduler.h"
 #include "engine/stop.h"
+#include "engine/tenant.h"
 #include "model/sequence_state.h"
 #include "tokenizer/tokenizer.h"
 #include "window/window_pool.h"
@@ -37,6 +40,7 @@ struct SessionOptions {
   int64_t max_context = 0;     // tokens; 0: the engine's
   bool reuses_prefixes = true; // look the first prompt's beginning up in the caches
   bool no_store = false;       // leave nothing behind on any tier
+  TenantName tenant;           // whose caches it reads and fills
 };
 
 struct PrefillOptions {
@@ -59,6 +63,8 @@ struct GenerateOptions {
   int64_t max_tokens = 256;
   std::vector<std::string> stop_strings;  // need a tokenizer
   bool stops_at_eos = true;
+  std::optional<int> top_logprobs;  // give tokens their log-probability and so many of the likeliest beside it
+  std::function<void(const SampledToken&)> on_token;  // each token, before the text it makes certain
   std::function<void(std::string_view text)> on_text;  // pieces of Generation::text as they are certain
   const std::atomic<bool>* cancel = nullptr;           // looked at before each token
 };
@@ -166,6 +172,9 @@ class Session {
 
   const std::shared_ptr<EngineParts> parts_;
   const SessionOptions options_;
+  const Digest key_root_;  // of the tenant
+  const Digest tenant_;    // its mark
+  StepSeat seat_;
 
   std::vector<int32_t> tokens_;
   int64_t computed_ = 0;  // tokens_[0, computed_) are in the caches

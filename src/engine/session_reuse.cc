@@ -24,12 +24,13 @@ Status Session::ReusePrefix(std::span<const int32_t> prompt, const PrefillOption
                             ComputeClaim* claim) {
   const int block_size = parts_->model->layout().block_size;
   LookupOptions lookup;
+  lookup.tenant = tenant_;
   lookup.no_store = options_.no_store;
   for (int look = 1;; ++look) {
-    PrefixMatch match = FindPrefix(parts_->cache.get(), parts_->key_root, prompt, block_size,
+    PrefixMatch match = FindPrefix(parts_->cache.get(), key_root_, prompt, block_size,
                                    MayReuseReplayed(options.replay), lookup);
     const std::vector<BlockIdentity> missing =
-        MissingBlocks(match, parts_->key_root, prompt, block_size);
+        MissingBlocks(match, key_root_, prompt, block_size);
     if (!missing.empty() && !options_.no_store) {
       ClaimResult result = parts_->cache->Claim(missing, kClaimTimeout, options.cancel);
       if (result.outcome == ClaimOutcome::kCancelled) {
@@ -111,10 +112,10 @@ void Session::SealBlocks() {
   while ((chain_.size() + 1) * block <= static_cast<size_t>(computed_)) {
     const size_t index = chain_.size();
     const std::span<const int32_t> tokens(tokens_.data() + index * block, block);
-    const BlockHash parent = chain_.empty() ? parts_->key_root : chain_.back();
+    const BlockHash parent = chain_.empty() ? key_root_ : chain_.back();
     const BlockIdentity identity{HashBlock(parent, provenance_, tokens), parent, provenance_, tokens};
     table_.ReplaceShared(index, parts_->cache->Seal(table_.page(index).Share(), identity,
-                                                    {parts_->tenant, options_.no_store}));
+                                                    {tenant_, options_.no_store}));
     chain_.push_back(identity.hash);
     if (chain_.size() * block == static_cast<size_t>(computed_)) KeepBoundary();
   }
@@ -131,7 +132,7 @@ void Session::KeepBoundary() {
 
 void Session::PublishBoundary() {
   if (!boundary_) return;
-  parts_->windows->Put(boundary_hash_, std::move(*boundary_));
+  parts_->windows->Put(boundary_hash_, std::move(*boundary_), tenant_);
   boundary_.reset();
 }
 

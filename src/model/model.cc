@@ -130,7 +130,7 @@ Status Model::RunLayer(int layer, Step* step) const {
   SublayerInput(w.ffn_norm, config_, step);
   RunMoe(w.moe, config_, step);
   FoldOutput(config_, step);
-  step->token_layers += step->num_rows();
+  for (const StepRow& row : step->rows) ++step->spans[static_cast<size_t>(row.span)].token_layers;
   return Status::Ok();
 }
 

@@ -22,6 +22,8 @@ struct StepSpan {
   int64_t begin = 0;  // positions [begin, end); continues what the sequence's state holds
   int64_t end = 0;
   bool want_logits = false;  // of the last position
+
+  int64_t token_layers = 0;  // out: rows x layers that were computed in full
 };
 
 struct StepRow {
@@ -53,9 +55,6 @@ struct Step {
 
   // Results: logits of the spans that want them, in span order, [n][vocab].
   std::vector<float> logits;
-
-  // Rows x layers that were computed in full, over the Step's life: what a prompt costs.
-  int64_t token_layers = 0;
 
   int num_rows() const { return static_cast<int>(rows.size()); }
 

@@ -9,7 +9,7 @@ namespace emberkv {
 WindowPool::WindowPool(const WindowPoolOptions& options, const Clock* clock)
     : options_(options), clock_(clock) {}
 
-bool WindowPool::Put(const BlockHash& boundary, WindowCheckpoint checkpoint) {
+bool WindowPool::Put(const BlockHash& boundary, WindowCheckpoint checkpoint, const Digest& tenant) {
   const size_t bytes = checkpoint.size_bytes();
   auto kept = std::make_shared<const WindowCheckpoint>(std::move(checkpoint));
   Entries removed;
@@ -26,7 +26,7 @@ bool WindowPool::Put(const BlockHash& boundary, WindowCheckpoint checkpoint) {
     Remove(std::prev(entries_.end()), &removed);
     ++stats_.evicted;
   }
-  entries_.push_front({boundary, std::move(kept), now_us});
+  entries_.push_front({boundary, std::move(kept), now_us, tenant});
   by_boundary_.emplace(boundary, entries_.begin());
   stats_.bytes += bytes;
   ++stats_.stored;
@@ -47,6 +47,16 @@ std::shared_ptr<const WindowCheckpoint> WindowPool::Get(const BlockHash& boundar
   at->second->last_use_us = now_us;
   entries_.splice(entries_.begin(), entries_, at->second);
   return at->second->checkpoint;
+}
+
+size_t WindowPool::Erase(const Digest& tenant) {
+  Entries removed;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (auto at = entries_.begin(); at != entries_.end();) {
+    const auto entry = at++;
+    if (entry->tenant == tenant) Remove(entry, &removed);
+  }
+  return removed.size();
 }
 
 WindowPoolStats WindowPool::stats() const {

@@ -56,11 +56,14 @@ class WindowPool {
   WindowPool(const WindowPoolOptions& options, const Clock* clock);
 
   // Keeps the checkpoint as the one of `boundary`, in place of an earlier one, and lets go of those
-  // used longest ago until it fits. False when it is larger than the budget.
-  bool Put(const BlockHash& boundary, WindowCheckpoint checkpoint);
+  // used longest ago until it fits. False when it is larger than the budget. `tenant` is whose it is.
+  bool Put(const BlockHash& boundary, WindowCheckpoint checkpoint, const Digest& tenant = {});
 
   // The checkpoint, which then counts as just used; null when there is none any more.
   std::shared_ptr<const WindowCheckpoint> Get(const BlockHash& boundary);
+
+  // Forgets all checkpoints of the tenant; returns how many.
+  size_t Erase(const Digest& tenant);
 
   WindowPoolStats stats() const;
 
@@ -69,6 +72,7 @@ class WindowPool {
     BlockHash boundary;
     std::shared_ptr<const WindowCheckpoint> checkpoint;
     int64_t last_use_us = 0;
+    Digest tenant;
   };
   using Entries = std::list<Entry>;
 
