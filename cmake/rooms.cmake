@@ -5,7 +5,8 @@ add_library(emberkv_options INTERFACE)
 target_compile_options(emberkv_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor
   # Results must not depend on what the compiler happens to fuse (docs/architecture.md, determinism).
-  -ffp-contract=off)
+  # Kernels that may fuse say so by a property: an option of their own would come before this one and lose.
+  $<IF:$<BOOL:$<TARGET_PROPERTY:EMBERKV_FUSES>>,-ffp-contract=fast,-ffp-contract=off>)
 target_include_directories(emberkv_options INTERFACE ${PROJECT_SOURCE_DIR}/src)
 if(EMBERKV_SANITIZE)
   target_compile_options(emberkv_options INTERFACE
@@ -16,18 +17,27 @@ if(EMBERKV_FUZZ)
   target_compile_options(emberkv_options INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
-# emberkv_room(NAME SOURCES ... [KERNELS ...] [DEPS rooms...] [LIBS libraries...] [PRIVATE_LIBS ...])
+# emberkv_room(NAME SOURCES ... [KERNELS ...] [DOT_KERNELS ...] [DEPS rooms...] [LIBS libraries...] [PRIVATE_LIBS ...])
 #   KERNELS: sources compiled once per instruction set, with EMBERKV_ISA naming the namespace to fill.
+#   DOT_KERNELS: the same, and once more for AVX-512 with byte and bf16 dot products (VNNI, BF16, VBMI), for the
+#   few kernels that gain by them.
 function(emberkv_room name)
-  cmake_parse_arguments(ROOM "" "" "SOURCES;KERNELS;DEPS;LIBS;PRIVATE_LIBS" ${ARGN})
+  cmake_parse_arguments(ROOM "" "" "SOURCES;KERNELS;DOT_KERNELS;DEPS;LIBS;PRIVATE_LIBS" ${ARGN})
   add_library(emberkv_${name} STATIC ${ROOM_SOURCES})
   list(TRANSFORM ROOM_DEPS PREPEND emberkv_ OUTPUT_VARIABLE deps)
   target_link_libraries(emberkv_${name} PUBLIC emberkv_options ${deps} ${ROOM_LIBS} PRIVATE ${ROOM_PRIVATE_LIBS})
-  foreach(kernel IN LISTS ROOM_KERNELS)
+  set(avx512 "-march=x86-64-v4;-mprefer-vector-width=512")
+  foreach(kernel IN LISTS ROOM_KERNELS ROOM_DOT_KERNELS)
     emberkv_kernel(emberkv_${name} ${kernel} portable "")
     if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
       emberkv_kernel(emberkv_${name} ${kernel} avx2 "-march=x86-64-v3")
-      emberkv_kernel(emberkv_${name} ${kernel} avx512 "-march=x86-64-v4;-mprefer-vector-width=512")
+      emberkv_kernel(emberkv_${name} ${kernel} avx512 "${avx512}")
+    endif()
+  endforeach()
+  foreach(kernel IN LISTS ROOM_DOT_KERNELS)
+    if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+      emberkv_kernel(emberkv_${name} ${kernel} avx512dot
+        "${avx512};-mavx512vnni;-mavx512bf16;-mavx512vbmi;-mavx512vbmi2")
     endif()
   endforeach()
 endfunction()
@@ -41,9 +51,9 @@ function(emberkv_kernel target source isa flags)
   target_link_libraries(${object} PRIVATE emberkv_options)
   target_compile_definitions(${object} PRIVATE EMBERKV_ISA=${isa})
   target_compile_options(${object} PRIVATE ${flags} -O3 -Wno-psabi
-    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)  # g++ 12 warns inside its own intrinsics
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized;-Wno-uninitialized>)  # g++ 12 warns inside its own intrinsics
   if(NOT base MATCHES "_strict$")
-    target_compile_options(${object} PRIVATE -ffp-contract=fast)
+    set_target_properties(${object} PROPERTIES EMBERKV_FUSES ON)
   endif()
   target_sources(${target} PRIVATE $<TARGET_OBJECTS:${object}>)
 endfunction()

@@ -30,9 +30,12 @@ EDGES = {
     "cache": ["base", "layout", "store/kv_store.h"],
     "engine": ["base", "formats", "layout", "weights", "linear", "attention", "model", "tokenizer", "window", "store",
                "cache"],
-    "server": ["base", "engine/engine.h"],
+    "bench": ["base", "formats", "layout", "weights", "linear", "attention", "model", "tokenizer", "prompt", "window",
+              "store", "cache", "engine"],
+    "ledger": ["base", "layout", "store/retention_book.h"],
+    "server": ["base", "engine/engine.h", "prompt", "ledger"],
     "cli": ["base", "layout", "weights/checkpoint.h", "weights/fingerprint.h", "store/local_store.h", "engine/engine.h",
-            "prompt", "server"],
+            "prompt", "ledger", "bench", "server"],
 }
 
 DIRECTIVE = re.compile(r"^[ \t]*(?:#|%:)[ \t]*(include_next|include|import)\b[ \t]*(.*)$", re.M)

@@ -13,11 +13,9 @@ MUTANTS = [
      "constexpr uint32_t kFloorBits = 0x38d1b717u;",
      "constexpr uint32_t kFloorBits = 0x01c00000u;"),
     # linear
-    ("FP4 weights read high nibble first", "src/linear/panel_kernels.cc",
-     "        Store(E2m1Values(pair & 15u) * scale, out + 32 * k + half);\n"
-     "        Store(E2m1Values(pair >> 4) * scale, out + 32 * (k + 1) + half);",
-     "        Store(E2m1Values(pair >> 4) * scale, out + 32 * k + half);\n"
-     "        Store(E2m1Values(pair & 15u) * scale, out + 32 * (k + 1) + half);"),
+    ("FP4 weights read high nibble first", "src/linear/packed_matrix.cc",
+     "      word |= (even << 16 | odd) << (4 * pair);",
+     "      word |= (odd << 16 | even) << (4 * pair);"),
     # attention
     ("RoPE rotates halves instead of neighbours", "src/attention/rope.cc",
      "    const float a = x[2 * k];\n"
@@ -33,17 +31,17 @@ MUTANTS = [
     ("output not rotated back", "src/attention/rope.cc",
      "rotation == Rotation::kForward ? cos_sin[half + k] : -cos_sin[half + k]",
      "rotation == Rotation::kForward ? cos_sin[half + k] : cos_sin[half + k]"),
-    ("attention sink left out", "src/attention/tile_kernels_strict.cc",
+    ("attention sink left out", "src/attention/sparse_attention_kernels_strict.cc",
      "const float denominator = l[h] + ReduceMax(Exp(Splat(sink[h] - m[h])));",
      "const float denominator = l[h] + 0.0f * sink[h];"),
-    ("attention sink scaled like a score", "src/attention/tile_kernels_strict.cc",
+    ("attention sink scaled like a score", "src/attention/sparse_attention_kernels_strict.cc",
      "Exp(Splat(sink[h] - m[h]))", "Exp(Splat(sink[h] / __builtin_sqrtf(static_cast<float>(dim)) - m[h]))"),
-    ("index score without its rectifier", "src/attention/tile_kernels.cc",
-     "Max(RoundBf16Finite(acc[h][j]), F32x16{})", "RoundBf16Finite(acc[h][j])"),
+    ("index score without its rectifier", "src/attention/index_kernels_strict.cc",
+     "Max(RoundBf16Finite(dots[h][j]), F32x16{})", "RoundBf16Finite(dots[h][j])"),
     ("newest candidate block not kept", "src/attention/selection.cc",
-     "if (block_ >= 0) blocks_.Push(kInfinity, block_);", "if (block_ >= 0) blocks_.Push(block_max_, block_);"),
-    ("top-k prefers later positions among equals", "src/attention/selection.cc",
-     "a.score == b.score && a.position < b.position", "a.score == b.score && a.position > b.position"),
+     "  if (block_ >= 0) block_max_ = kInfinity;\n", ""),
+    ("top-k prefers later positions among equals", "src/attention/selection_kernels_strict.cc",
+     "static_cast<uint32_t>(~position)", "static_cast<uint32_t>(position)"),
     # model
     ("comb of mHC transposed", "src/model/row_math_strict.cc",
      "      F32x16 sum = Splat(comb[j]) * in[0];\n"
@@ -77,13 +75,12 @@ MUTANTS = [
     ("window one token short", "src/model/attention_layer.cc",
      "pos - config_.sliding_window + 1)", "pos - config_.sliding_window + 2)"),
     ("index queries not quantized", "src/model/attention_layer.cc",
-     "      RoundRows(RowFormat::kIndexKey, iq, static_cast<size_t>(dim), heads, dim);\n", ""),
+     "static_cast<size_t>(dim), static_cast<int>(end - begin) * heads, dim);",
+     "static_cast<size_t>(dim), 0 * static_cast<int>(end - begin) * heads, dim);"),
     ("group visible from its first token", "src/model/attention_layer.cc",
-     "visible.push_back((row(r).pos + 1) / source.ratio);",
-     "visible.push_back((row(r).pos + source.ratio) / source.ratio);"),
+     "(row(r).pos + 1) / ratio;", "(row(r).pos + ratio) / ratio;"),
     ("Reindex layers ignore the candidate pool", "src/model/attention_layer.cc",
-     "if (plan_.candidate == CandidateRole::kFilters) {",
-     "if (plan_.candidate == CandidateRole::kFilters && heads < 0) {"),
+     "    if (plan_.candidate == CandidateRole::kFilters) limits.use = CandidateUse::kFilter;\n", ""),
     ("wo_a takes quantized input", "src/model/attention_layer.cc",
      "    s_.z.resize(static_cast<size_t>(rows()) * groups * rank);",
      "    RoundAll(s_.o.data(), static_cast<int>(q_size()));\n"
@@ -118,8 +115,10 @@ MUTANTS = [
      "math.add_scaled(stream, Gate(dot), value, hidden);",
      "math.add_scaled(stream, Gate(dot) * (i == 0 ? 0.0f : 1.0f), value, hidden);"),
     ("decode scores stale keys of the last source", "src/model/attention_layer.cc",
-     "    const PagedRows keys{span(begin).sequence->pages, source.key_offset, source.rows_per_block,\n",
-     "    const bool stale = source.ratio == 2 && row(begin).pos % 2 == 0 && span(begin).end - span(begin).begin == 1;\n"
-     "    const KvSource& scored = stale ? layout_.sources.back() : source;\n"
-     "    const PagedRows keys{span(begin).sequence->pages, scored.key_offset, scored.rows_per_block,\n"),
+     "    const KvSource& source = layout_.sources[static_cast<size_t>(plan_.kv_source)];\n"
+     "    Selections& chosen = step_->selections;\n",
+     "    const KvSource& own = layout_.sources[static_cast<size_t>(plan_.kv_source)];\n"
+     "    const bool stale = own.ratio == 2 && row(begin).pos % 2 == 0 && span(begin).end - span(begin).begin == 1;\n"
+     "    const KvSource& source = stale ? layout_.sources.back() : own;\n"
+     "    Selections& chosen = step_->selections;\n"),
 ]

@@ -24,8 +24,7 @@ from dataclasses import dataclass
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 COPIED = ("CMakeLists.txt", "cmake", "src", "tests")
 LINKED = ("models", "tests/data")  # large, and no bug is planted there
-CONFIGURE = ("-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS_RELEASE=-O2", "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache",
-             "-DEMBERKV_BENCHMARKS=OFF")
+CONFIGURE = ("-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS_RELEASE=-O2", "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache")
 TEST_TIMEOUT_S = 300
 
 

@@ -15,8 +15,9 @@ struct PagedRows {
   size_t row_bytes = 0;
 
   const uint8_t* row(int64_t j) const {
-    return pages[j / rows_per_block] + offset +
-           static_cast<size_t>(j % rows_per_block) * row_bytes;
+    // Rows are numbered in 32 bits (selections), and dividing those takes half the time.
+    const uint32_t index = static_cast<uint32_t>(j), per_block = static_cast<uint32_t>(rows_per_block);
+    return pages[index / per_block] + offset + static_cast<size_t>(index % per_block) * row_bytes;
   }
 };
 

@@ -52,8 +52,9 @@ struct Fixture {
   std::vector<float> ReferenceScores(int i) const {
     std::vector<float> s(static_cast<size_t>(visible[static_cast<size_t>(i)]));
     for (size_t j = 0; j < s.size(); ++j) {
-      s[j] = reference::IndexScore(q.data() + i * heads * dim, keys.data() + static_cast<int>(j) * dim,
-                                   w.data() + i * heads, heads, dim);
+      s[j] =
+          reference::IndexScore(q.data() + i * heads * dim, keys.data() + static_cast<int>(j) * dim,
+                                w.data() + i * heads, heads, dim);
     }
     return s;
   }
@@ -67,7 +68,9 @@ TEST(IndexScanner, SelectsWhatTheReferenceSelectsOnEveryIsa) {
       ScopedIsa forced(isa);
       IndexScanner scanner;
       std::vector<int32_t> selected[9], candidates[9], within;
-      scanner.Scan(f.queries(), f.rows(), 16, selected, &pool, candidates);
+      scanner.Begin(f.queries(), 16, &pool);
+      scanner.ScanRange(f.rows(), 0, n);
+      scanner.Finish(selected, candidates);
       for (int i = 0; i < 9; ++i) {
         std::vector<float> s = f.ReferenceScores(i);
         EXPECT_EQ(selected[i], reference::TopK(s, 16)) << IsaName(isa);
@@ -78,7 +81,10 @@ TEST(IndexScanner, SelectsWhatTheReferenceSelectsOnEveryIsa) {
             s[j] = -std::numeric_limits<float>::infinity();
           }
         }
-        scanner.ScanCandidates(f.queries(), i, f.rows(), 16, candidates[i], 8, &within);
+        const int64_t blocks = static_cast<int64_t>(candidates[i].size());
+        scanner.Begin(f.queries(), 16, nullptr);
+        scanner.ScanBlocks(i, f.rows(), candidates[i], 8, 0, blocks);
+        scanner.FinishBlocks(i, candidates[i], 8, &within);
         EXPECT_EQ(within, reference::TopK(s, 16)) << IsaName(isa);
       }
     }
@@ -89,16 +95,54 @@ TEST(IndexScanner, GroupingQueriesChangesNothing) {
   const Fixture f(4, 64, 500, 12);
   IndexScanner scanner;
   std::vector<int32_t> together[12];
-  scanner.Scan(f.queries(), f.rows(), 20, together, nullptr, nullptr);
+  scanner.Begin(f.queries(), 20, nullptr);
+  scanner.ScanRange(f.rows(), 0, 500);
+  scanner.Finish(together, nullptr);
   for (int i = 0; i < 12; ++i) {
     IndexQueries one = f.queries();
     one.q += i * 4 * 64;
     one.w += i * 4;
     one.visible = one.visible.subspan(static_cast<size_t>(i), 1);
     std::vector<int32_t> alone;
-    scanner.Scan(one, f.rows(), 20, &alone, nullptr, nullptr);
+    scanner.Begin(one, 20, nullptr);
+    scanner.ScanRange(f.rows(), 0, 500);
+    scanner.Finish(&alone, nullptr);
     EXPECT_EQ(alone, together[i]);
   }
+}
+
+TEST(IndexScanner, RangesScannedApartAndMergedChangeNothing) {
+  const Fixture f(4, 64, 3000, 5);
+  const CandidateLimits pool{40, 8};
+  IndexScanner one, other;
+  std::vector<int32_t> whole[5], whole_blocks[5], merged[5], merged_blocks[5];
+  one.Begin(f.queries(), 64, &pool);
+  one.ScanRange(f.rows(), 0, 3000);
+  one.Finish(whole, whole_blocks);
+  for (const bool last_by_other : {false, true}) {
+    one.Begin(f.queries(), 64, &pool);
+    other.Begin(f.queries(), 64, &pool);
+    for (int64_t begin = 0, turn = last_by_other ? 1 : 0; begin < 3000; begin += 504, ++turn) {
+      (turn % 2 == 0 ? one : other).ScanRange(f.rows(), begin, begin + 504);
+    }
+    one.Merge(&other);
+    one.Finish(merged, merged_blocks);
+    for (int i = 0; i < 5; ++i) {
+      EXPECT_EQ(merged[i], whole[i]);
+      EXPECT_EQ(merged_blocks[i], whole_blocks[i]);
+    }
+  }
+}
+
+TEST(IndexScanner, MemoryDoesNotGrowWithTheContext) {
+  const Fixture f(4, 64, 40000, 2);
+  const CandidateLimits pool{40, 8};
+  IndexScanner scanner;
+  scanner.Begin(f.queries(), 64, &pool);
+  scanner.ScanRange(f.rows(), 0, 300);
+  const size_t early = scanner.bytes();
+  scanner.ScanRange(f.rows(), 304, 40000);
+  EXPECT_EQ(scanner.bytes(), early);
 }
 
 }  // namespace

@@ -4,7 +4,8 @@
 // how rows are batched: columns [0, sliding_window) are the window, oldest first, empty at the end
 // while the sequence is short; from column sliding_window on the selected global rows, ascending.
 // Softmax runs online over tiles of 64 columns; probabilities are rounded to bf16 before they weigh
-// the rows.
+// the rows. sparse_attention_kernels.h gives the order of every sum; reference::TiledAttention is the plain
+// twin.
 //
 // Both classes are scratch for one thread and are reused.
 #pragma once
@@ -14,20 +15,48 @@
 #include <vector>
 
 #include "attention/cache_rows.h"
-#include "attention/tile_kernels.h"
+#include "attention/sparse_attention_kernels.h"
+#include "formats/row_codec.h"
 
 namespace emberkv {
+
+// An array that begins on a cache line and is left as it is when it need not grow.
+template <class T>
+class AlignedArray {
+ public:
+  void Reserve(size_t size) {
+    if (lines_.size() * kPerLine < size) lines_.resize((size + kPerLine - 1) / kPerLine);
+  }
+  T* data() { return reinterpret_cast<T*>(lines_.data()); }
+  const T* data() const { return reinterpret_cast<const T*>(lines_.data()); }
+  size_t bytes() const { return lines_.capacity() * sizeof(Line); }
+
+ private:
+  static constexpr size_t kPerLine = 64 / sizeof(T);
+  struct alignas(64) Line {
+    T values[kPerLine];
+  };
+  std::vector<Line> lines_;
+};
+
+// A row where it lies in the cache; nullptr: empty.
+struct PackedRow {
+  const uint8_t* bytes = nullptr;
+  RowFormat format = RowFormat::kGlobalKv;
+};
 
 // The running state over tiles of decoded rows.
 class OnlineAttention {
  public:
-  // q [heads][dim], bf16 values, alive until Finish.
+  // q [heads][dim], bf16 values.
   void Begin(const float* q, int heads, int dim, float scale);
 
-  // rows() [64][dim] and penalty() [64] (0, or -inf for an empty column) are filled by the caller.
-  float* rows() { return rows_.data(); }
-  float* penalty() { return penalty_.data(); }
-  void AddTile();
+  // Row r < 64 of the tile that is being filled: dim / 2 pairs of bf16 values (DecodeBf16Pairs).
+  uint32_t* row(int r) { return k_.data() + static_cast<size_t>(r) * static_cast<size_t>(dim_ / 2); }
+
+  // Takes in the rows whose bit in `live` is set; the caller has filled them. `next` are packed rows that
+  // will be wanted soon: they are fetched from memory meanwhile.
+  void AddTile(uint64_t live, std::span<const PackedRow> next = {});
 
   // out [heads][dim], bf16 values; sink [heads].
   void Finish(const float* sink, float* out) const;
@@ -35,11 +64,12 @@ class OnlineAttention {
   size_t bytes() const;
 
  private:
-  const float* q_ = nullptr;
   int heads_ = 0;
+  int lanes_ = 0;
   int dim_ = 0;
   float scale_ = 0;
-  std::vector<float> rows_, channels_, penalty_, s_, o_, m_, l_;
+  AlignedArray<uint32_t> q_, k_, v_, p_;
+  AlignedArray<float> s_, o_, m_, l_, rescale_;
 };
 
 struct AttentionQuery {
@@ -62,10 +92,13 @@ class SparseAttention {
   // out [heads][dim], bf16 values, not yet rotated back.
   void Run(const AttentionQuery& query, float* out);
 
-  size_t bytes() const { return online_.bytes(); }
+  size_t bytes() const { return online_.bytes() + columns_.capacity() * sizeof(columns_[0]); }
 
  private:
+  void ListColumns(const AttentionQuery& query);
+
   OnlineAttention online_;
+  std::vector<PackedRow> columns_;
 };
 
 }  // namespace emberkv

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <tuple>
 
 #include "attention/attention_reference.h"
 #include "base/isa.h"
@@ -60,35 +61,138 @@ struct Fixture {
     attention.Run(query, out.data());
     return out;
   }
-  std::vector<float> Exact(int64_t begin, int64_t end, const std::vector<int32_t>& selected) const {
+  std::vector<int32_t> Columns(int64_t begin, int64_t end, const std::vector<int32_t>& selected) const {
     std::vector<int32_t> ids;
     for (int64_t p = begin; p < end; ++p) ids.push_back(static_cast<int32_t>(p));
+    ids.resize(kWindow, -1);
     for (int32_t j : selected) ids.push_back(80 + j);
-    return reference::Attention(q.data(), decoded.data(), sink.data(), ids, heads, dim);
+    return ids;
+  }
+  std::vector<float> Exact(int64_t begin, int64_t end, const std::vector<int32_t>& selected) const {
+    return reference::Attention(q.data(), decoded.data(), sink.data(), Columns(begin, end, selected), heads,
+                                dim);
+  }
+  std::vector<float> Tiled(int64_t begin, int64_t end, const std::vector<int32_t>& selected) const {
+    return reference::TiledAttention(q.data(), decoded.data(), sink.data(), Columns(begin, end, selected),
+                                     heads, dim);
   }
 };
 
-TEST(SparseAttention, IsCloseToExactSoftmaxAndTheSameOnEveryIsa) {
+TEST(SparseAttention, IsCloseToExactSoftmaxAndEqualsItsTwinOnEveryIsa) {
   std::vector<int32_t> many;
   for (int32_t j = 0; j < 100; j += 1 + j % 3) many.push_back(j);
-  for (auto [heads, dim] : {std::pair{4, 64}, {6, 128}, {2, 512}}) {
+  for (auto [heads, dim] : {std::pair{4, 64}, {6, 128}, {64, 32}, {81, 64}, {2, 512}}) {
     const Fixture f(heads, dim);
     for (const auto& [begin, end] : {std::pair<int64_t, int64_t>{48, 80}, {40, 70}, {79, 80}}) {
       for (const std::vector<int32_t>& selected : {std::vector<int32_t>{}, {5, 90}, many}) {
-        const std::vector<float> want = f.Exact(begin, end, selected);
-        const std::vector<float> got = f.Run(begin, end, selected);
+        const std::vector<float> exact = f.Exact(begin, end, selected);
         float top = 0;
-        for (float v : want) top = std::max(top, std::fabs(v));
-        for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 8e-3f * top);
+        for (float v : exact) top = std::max(top, std::fabs(v));
+        const std::vector<float> want = f.Tiled(begin, end, selected);
+        for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(want[i], exact[i], 8e-3f * top);
         for (Isa isa : SupportedIsas()) {
           ScopedIsa forced(isa);
-          const std::vector<float> again = f.Run(begin, end, selected);
-          EXPECT_EQ(std::memcmp(again.data(), got.data(), got.size() * sizeof(float)), 0)
-              << IsaName(isa);
+          EXPECT_EQ(f.Run(begin, end, selected), want)
+              << IsaName(isa) << ", " << heads << " heads of " << dim;
         }
       }
     }
   }
+}
+
+// Queries and rows of one tile list with whatever bf16 can hold, and holes anywhere.
+struct HardCase {
+  int heads, dim;
+  std::vector<float> q, rows, sink;
+  std::vector<int32_t> ids;
+};
+
+HardCase MakeHardCase(int kind, int heads, int dim, int columns, std::mt19937& rng) {
+  HardCase c{heads, dim, {}, {}, {}, {}};
+  const auto value = [&](int low_exponent, int high_exponent) {
+    const int exponent =
+        low_exponent + static_cast<int>(rng() % static_cast<unsigned>(high_exponent - low_exponent));
+    const float v = std::ldexp(1.0f + static_cast<float>(rng() % 128) / 128.0f, exponent);
+    return rng() % 2 == 0 ? v : -v;
+  };
+  // Magnitudes of queries: ordinary; so large that one row takes all; around the least operand; denormal and
+  // up.
+  constexpr int kLow[] = {-3, 2, -86, -133}, kHigh[] = {2, 9, -74, 3};
+  for (int i = 0; i < heads * dim; ++i) {
+    c.q.push_back(rng() % 9 == 0 ? (rng() % 2 == 0 ? 0.0f : -0.0f)
+                                 : RoundToBf16(value(kLow[kind], kHigh[kind])));
+  }
+  // Rows span what encoding can give, 2^-31 to the large; rows that cancel others make sums that vanish.
+  for (int i = 0; i < columns * dim; ++i) {
+    const bool cancels = i >= dim && rng() % 4 == 0;
+    c.rows.push_back(cancels          ? -c.rows[static_cast<size_t>(i - dim)]
+                     : rng() % 7 == 0 ? 0.0f
+                     : kind == 3      ? value(-31, 4)
+                                      : value(-8, 4));
+  }
+  for (int h = 0; h < heads; ++h) c.sink.push_back(value(-4, 5));
+  for (int i = 0; i < columns; ++i) c.ids.push_back(rng() % 6 == 0 ? -1 : i);
+  return c;
+}
+
+void FillRow(const float* row, int dim, uint32_t* pairs) {
+  for (int i = 0; i < dim; i += 2) {
+    pairs[i / 2] = static_cast<uint32_t>(FloatToBf16(row[i])) << 16 | FloatToBf16(row[i + 1]);
+  }
+}
+
+std::vector<float> RunTiles(const HardCase& c) {
+  OnlineAttention attention;
+  attention.Begin(c.q.data(), c.heads, c.dim, 1.0f / std::sqrt(static_cast<float>(c.dim)));
+  for (size_t first = 0; first < c.ids.size(); first += kAttentionTileRows) {
+    uint64_t live = 0;
+    for (size_t i = first; i < std::min<size_t>(c.ids.size(), first + kAttentionTileRows); ++i) {
+      const int r = static_cast<int>(i - first);
+      // What an empty row holds must not matter.
+      std::fill_n(attention.row(r), c.dim / 2, 0x7fc07fc0u);
+      if (c.ids[i] < 0) continue;
+      FillRow(&c.rows[static_cast<size_t>(c.ids[i]) * static_cast<size_t>(c.dim)], c.dim, attention.row(r));
+      live |= uint64_t{1} << r;
+    }
+    attention.AddTile(live);
+  }
+  std::vector<float> out(c.q.size());
+  attention.Finish(c.sink.data(), out.data());
+  return out;
+}
+
+TEST(OnlineAttention, EqualsItsTwinOnHardValuesOnEveryIsa) {
+  std::mt19937 rng(11);
+  for (int kind = 0; kind < 4; ++kind) {
+    for (auto [heads, dim, columns] :
+         {std::tuple{1, 32, 1}, {3, 64, 67}, {16, 96, 130}, {65, 128, 63}, {64, 512, 200}}) {
+      const HardCase c = MakeHardCase(kind, heads, dim, columns, rng);
+      const std::vector<float> want =
+          reference::TiledAttention(c.q.data(), c.rows.data(), c.sink.data(), c.ids, heads, dim);
+      for (Isa isa : SupportedIsas()) {
+        ScopedIsa forced(isa);
+        const std::vector<float> got = RunTiles(c);
+        EXPECT_EQ(std::memcmp(got.data(), want.data(), got.size() * sizeof(float)), 0)
+            << IsaName(isa) << ", kind " << kind << ", " << heads << " heads of " << dim;
+      }
+    }
+  }
+}
+
+TEST(OnlineAttention, IsReusedWithoutTracesOfWhatWasBefore) {
+  std::mt19937 rng(12);
+  const HardCase large = MakeHardCase(1, 32, 128, 190, rng), small = MakeHardCase(0, 5, 64, 70, rng);
+  const auto run = [](const HardCase& c, OnlineAttention& attention) {
+    attention.Begin(c.q.data(), c.heads, c.dim, 1.0f);
+    FillRow(c.rows.data(), c.dim, attention.row(0));
+    attention.AddTile(1);
+    std::vector<float> out(c.q.size());
+    attention.Finish(c.sink.data(), out.data());
+    return out;
+  };
+  OnlineAttention used, fresh;
+  run(large, used);
+  EXPECT_EQ(run(small, used), run(small, fresh));
 }
 
 TEST(SparseAttention, AnEmptyListGivesZeros) {

@@ -11,7 +11,8 @@
 
 namespace emberkv {
 
-enum class Isa { kPortable, kAvx2, kAvx512 };
+// kAvx512Dot is AVX-512 with byte and bf16 dot products (VNNI, BF16) and byte permutations (VBMI).
+enum class Isa { kPortable, kAvx2, kAvx512, kAvx512Dot };
 
 const char* IsaName(Isa isa);
 
@@ -22,14 +23,18 @@ std::vector<Isa> SupportedIsas();
 Isa ActiveIsa();
 
 // The entry of a kernel table for the active set. `name` is defined in one namespace per set, which the
-// build fills (cmake/rooms.cmake); call it from namespace emberkv.
+// build fills (cmake/rooms.cmake); call it from namespace emberkv. A table of KERNELS has no entry of its
+// own for kAvx512Dot, which then runs what kAvx512 runs; a table of DOT_KERNELS has.
 #if defined(__x86_64__)
 #define EMBERKV_FOR_ACTIVE_ISA(name)                                \
-  (::emberkv::ActiveIsa() == ::emberkv::Isa::kAvx512 ? avx512::name \
+  (::emberkv::ActiveIsa() >= ::emberkv::Isa::kAvx512 ? avx512::name \
    : ::emberkv::ActiveIsa() == ::emberkv::Isa::kAvx2 ? avx2::name   \
                                                      : portable::name)
+#define EMBERKV_FOR_ACTIVE_DOT_ISA(name) \
+  (::emberkv::ActiveIsa() == ::emberkv::Isa::kAvx512Dot ? avx512dot::name : EMBERKV_FOR_ACTIVE_ISA(name))
 #else
 #define EMBERKV_FOR_ACTIVE_ISA(name) (portable::name)
+#define EMBERKV_FOR_ACTIVE_DOT_ISA(name) (portable::name)
 #endif
 
 // nullopt restores the automatic choice. A set that is not supported is refused (returns false).

@@ -7,6 +7,9 @@
 namespace emberkv {
 namespace {
 
+// For what is asked without a request that would set a time.
+constexpr std::chrono::milliseconds kProbeTimeout{2000};
+
 using std::chrono::steady_clock;
 
 double SecondsSince(steady_clock::time_point start) {
@@ -119,8 +122,9 @@ bool PageCache::Extend(std::span<const BlockIdentity> rest, Deadline deadline,
   std::vector<BlockHash> keys;
   keys.reserve(rest.size());
   for (const BlockIdentity& block : rest) keys.push_back(block.hash);
-  const std::vector<bool> is_stored = store_->Contains(keys);
-  size_t run = static_cast<size_t>(std::ranges::find(is_stored, false) - is_stored.begin());
+  const std::optional<std::vector<bool>> is_stored = reader_->Contains(std::move(keys), Remaining(deadline));
+  if (!is_stored) return ends(MissReason::kTimeout);
+  size_t run = static_cast<size_t>(std::ranges::find(*is_stored, false) - is_stored->begin());
   if (run == 0) {
     const GetOutcome outcome = reader_->ReasonOfMiss(rest.front(), Remaining(deadline));
     if (outcome != GetOutcome::kHit) return ends(ReasonOf(outcome));
@@ -283,7 +287,9 @@ std::vector<std::optional<CacheTier>> PageCache::Find(std::span<const BlockIdent
   std::vector<BlockHash> keys;
   for (const BlockIdentity& block : blocks) keys.push_back(block.hash);
   std::vector<bool> is_stored(keys.size());
-  if (store_ != nullptr && !reader_->is_hung()) is_stored = store_->Contains(keys);
+  if (store_ != nullptr && !reader_->is_hung()) {
+    is_stored = reader_->Contains(keys, kProbeTimeout).value_or(std::move(is_stored));
+  }
   std::vector<std::optional<CacheTier>> tiers(keys.size());
   const std::lock_guard<std::mutex> lock(mutex_);
   for (size_t i = 0; i < keys.size(); ++i) {

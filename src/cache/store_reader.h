@@ -1,16 +1,19 @@
-// Reads pages of the durable tier into pages of the pool, within a time.
+// Asks the durable tier within a time: for pages, into pages of the pool, and for what is there.
 //
-// A read that runs past its deadline keeps its pages pinned until the store lets go of them, while
-// the caller goes on; until then the reader is hung and its owner asks the store for nothing more
-// (the tier's breaker). Any thread may call. The store is not owned and outlives this; this ends
-// before the pool does, and its end waits for reads that are still under way.
+// A store may hang with its disk, in any call. Therefore threads of the reader ask, and the caller waits no
+// longer than it said. What has no answer by then is overdue: its pages stay pinned until the store lets go
+// of them, and until then the reader is hung and its owner asks the store for nothing more (the tier's
+// breaker). Any thread may call. The store is not owned and outlives this; this ends before the pool does,
+// and its end waits for what is overdue, for as long as the disk hangs.
 #pragma once
 
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <thread>
 #include <vector>
@@ -40,34 +43,34 @@ class StoreReader {
   // Why a block that the store does not contain is not there. kHit when it has come meanwhile.
   GetOutcome ReasonOfMiss(const BlockIdentity& block, std::chrono::milliseconds timeout);
 
+  // Which keys are there; none when the store does not say so in time.
+  std::optional<std::vector<bool>> Contains(std::vector<BlockHash> keys, std::chrono::milliseconds timeout);
+
   bool is_hung() const { return num_overdue() > 0; }
-  size_t num_overdue() const;  // reads that ran past their deadline and are still under way
+  size_t num_overdue() const;  // questions without an answer in time that are still under way
 
  private:
-  // A batch and all that the store may touch while it is under way. The read goes first.
-  struct Batch {
-    std::vector<std::vector<int32_t>> tokens;
-    std::vector<PageHandle> pages;
-    std::unique_ptr<uint8_t[]> scratch;
-    std::unique_ptr<PendingGet> pending;
-  };
+  struct Question;
 
-  void Start(std::span<const BlockIdentity> blocks, std::chrono::milliseconds timeout,
-             Batch* batch);
-  void Abandon(Batch batch);
-  void ReaperMain();
+  std::shared_ptr<Question> MakeRead(std::span<const BlockIdentity> blocks,
+                                     std::chrono::milliseconds timeout) const;
+  // Whether it is answered in time.
+  bool Ask(const std::shared_ptr<Question>& question, std::chrono::milliseconds timeout);
+  void AskerMain();
 
   // Constant after construction.
   KvStore* const store_;
   const size_t page_bytes_;
 
   mutable std::mutex mutex_;
-  std::condition_variable overdue_ready_;
-  std::vector<Batch> overdue_;  // guarded by mutex_
-  size_t num_overdue_ = 0;      // guarded by mutex_: with those the reaper waits for
-  bool is_stopping_ = false;    // guarded by mutex_
-
-  std::thread reaper_;  // last: started after the rest exists
+  std::condition_variable asked_;
+  std::condition_variable answered_;
+  // All guarded by mutex_.
+  std::deque<std::shared_ptr<Question>> queue_;
+  size_t num_idle_ = 0;     // askers that wait for a question
+  size_t num_overdue_ = 0;
+  bool is_stopping_ = false;
+  std::vector<std::thread> askers_;  // started when first needed
 };
 
 }  // namespace emberkv

@@ -26,14 +26,13 @@ constexpr const char* kNotes =
 constexpr const char* kTenantNotes =
     "A tenant is whom pages belong to. All pages of `emberkv run` belong to one, called local; a "
     "server\n"
-    "with several users gives each one of its own, shown by `cache ls --json` as 64 hex digits.\n"
+    "with several users gives each one of its own: name:NAME here, 64 hex digits in `cache ls --json`.\n"
     "Erased pages cannot be read from then on; their bytes stay in the files until they are "
     "written over.";
 
 struct CacheOptions {
   std::string directory;
-  uint64_t budget_bytes = EngineOptions().store_budget_bytes;  // stat, sweep
-  bool makes_room = false;  // sweep: fits the store to its budget; the others leave its files alone
+  uint64_t budget_bytes = 0;  // sweep; 0: the store's own
   bool json = false;
   size_t limit = 0;    // ls
   std::string tenant;  // erase
@@ -61,14 +60,13 @@ Result<std::string> ExplainPrompt(LocalStore& store, const CacheOptions& options
   EMBERKV_ASSIGN_OR_RETURN(const std::string documents, ReadDocuments(options.files));
   EMBERKV_ASSIGN_OR_RETURN(const PrefixProbe model, PrefixProbe::Open(options.model));
   return ExplainText(store, model, FirstText(documents, options.prompt),
-                     {options.directory, options.replay, options.json});
+                     {options.replay, options.json});
 }
 
 Result<std::string> UseStore(const CacheOptions& options, const Tool& tool, int* exit_code) {
   const SystemClock clock;
-  const uint64_t budget = options.makes_room ? options.budget_bytes : kAnyBudget;
   EMBERKV_ASSIGN_OR_RETURN(const std::unique_ptr<LocalStore> store,
-                           OpenStore(options.directory, budget, &clock));
+                           OpenStore(options.directory, options.budget_bytes, &clock));
   return tool(*store, options, exit_code);
 }
 
@@ -99,12 +97,6 @@ CLI::App* AddTool(CLI::App& cache, const std::string& name, const std::string& d
   return command;
 }
 
-// What the next run will be given; the store itself keeps no budget.
-void AddBudgetOption(CLI::App* command, CacheOptions* options) {
-  AddParsedOption(*command, "--store-size", &options->budget_bytes, &ParseBytes,
-                  "The store's budget, as runs are given it (default: 16G)");
-}
-
 void AddExplain(CLI::App& cache, int* exit_code) {
   const auto options = std::make_shared<CacheOptions>();
   CLI::App* explain = AddTool(
@@ -129,19 +121,16 @@ void AddCacheCommand(CLI::App& app, int* exit_code) {
   cache->footer(kNotes);
 
   auto options = std::make_shared<CacheOptions>();
-  AddBudgetOption(AddTool(
-                      *cache, "stat", "Space, pages and deadlines", options,
-                      [](LocalStore& store, const CacheOptions& chosen, int*) {
-                        return DescribeStore(store, chosen.budget_bytes, chosen.json);
-                      },
-                      exit_code),
-                  options.get());
+  AddTool(
+      *cache, "stat", "Space, pages and deadlines", options,
+      [](LocalStore& store, const CacheOptions& chosen, int*) { return DescribeStore(store, chosen.json); },
+      exit_code);
 
   options = std::make_shared<CacheOptions>();
   AddTool(
       *cache, "ls", "The pages, in the order of their keys", options,
       [](LocalStore& store, const CacheOptions& chosen, int*) {
-        return ListPages(store, {chosen.directory, chosen.limit, chosen.json});
+        return ListPages(store, {chosen.limit, chosen.json});
       },
       exit_code)
       ->add_option("--limit", options->limit, "At most so many pages");
@@ -153,23 +142,23 @@ void AddCacheCommand(CLI::App& app, int* exit_code) {
   AddExplain(*cache, exit_code);
 
   options = std::make_shared<CacheOptions>();
-  options->makes_room = true;
-  AddBudgetOption(AddTool(
-                      *cache, "sweep", "Free the space of expired pages now", options,
-                      [](LocalStore& store, const CacheOptions& chosen, int*) {
-                        return Result<std::string>(SweepPages(store, chosen.json));
-                      },
-                      exit_code),
-                  options.get());
+  CLI::App* sweep = AddTool(
+      *cache, "sweep", "Free the space of expired pages now", options,
+      [](LocalStore& store, const CacheOptions& chosen, int*) {
+        return Result<std::string>(SweepPages(store, chosen.json));
+      },
+      exit_code);
+  AddParsedOption(*sweep, "--store-size", &options->budget_bytes, &ParseBytes,
+                  "The store's budget from now on (default: as it was last opened with)");
 
   options = std::make_shared<CacheOptions>();
   CLI::App* erase = AddTool(
       *cache, "erase", "Make a tenant's pages unreadable", options,
       [](LocalStore& store, const CacheOptions& chosen, int*) {
-        return ErasePages(store, chosen.tenant, chosen.json);
+        return ErasePages(store, chosen.directory, chosen.tenant, chosen.json);
       },
       exit_code);
-  erase->add_option("--tenant", options->tenant, "local, 64 hex digits, or all")->required();
+  erase->add_option("--tenant", options->tenant, "local, name:NAME, 64 hex digits, or all")->required();
   erase->footer(kTenantNotes);
 }
 

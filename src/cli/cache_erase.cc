@@ -1,20 +1,27 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 #include "cli/cache_tools.h"
 #include "cli/quantity.h"
+#include "engine/engine.h"
 
 namespace emberkv {
 namespace {
 
+constexpr std::string_view kNamePrefix = "name:";
+
 // None for "all".
-Result<std::optional<Digest>> ParseTenant(std::string_view text) {
+Result<std::optional<Digest>> ParseTenant(std::string_view text, const std::string& directory) {
   if (text == "all") return std::optional<Digest>();
   if (text == "local") return std::optional<Digest>(Digest{});
+  if (text.starts_with(kNamePrefix) && text.size() > kNamePrefix.size()) {
+    EMBERKV_ASSIGN_OR_RETURN(const std::string secret, TenantSecret(directory));
+    return std::optional<Digest>(TenantMark(secret, text.substr(kNamePrefix.size())));
+  }
   Digest tenant;
   bool is_hex = text.size() == 2 * tenant.bytes.size();
   for (size_t i = 0; is_hex && i < tenant.bytes.size(); ++i) {
@@ -24,27 +31,30 @@ Result<std::optional<Digest>> ParseTenant(std::string_view text) {
   }
   if (is_hex) return std::optional<Digest>(tenant);
   return InvalidArgument(
-      fmt::format("tenant is '{}'; allowed: local, all, or 64 hex digits", text));
+      fmt::format("tenant is '{}'; allowed: local, all, name:NAME, or 64 hex digits", text));
 }
 
 }  // namespace
 
-Result<std::string> ErasePages(LocalStore& store, std::string_view tenant, bool json) {
-  EMBERKV_ASSIGN_OR_RETURN(const std::optional<Digest> wanted, ParseTenant(tenant));
-  std::map<Digest, uint64_t> pages_of;
-  EMBERKV_RETURN_IF_ERROR(VisitPages(store, [&](const StoreIndex::KeyedEntry& page) {
-    if (!wanted || *wanted == page.second.tenant) ++pages_of[page.second.tenant];
-    return true;
-  }));
+Result<std::string> ErasePages(LocalStore& store, const std::string& directory, std::string_view tenant,
+                               bool json) {
+  EMBERKV_ASSIGN_OR_RETURN(const std::optional<Digest> wanted, ParseTenant(tenant, directory));
+  std::set<Digest> tenants;
+  if (wanted) {
+    tenants.insert(*wanted);
+  } else {
+    EMBERKV_RETURN_IF_ERROR(VisitPages(store, [&](const StoreIndex::KeyedEntry& page) {
+      tenants.insert(page.second.tenant);
+      return true;
+    }));
+  }
   uint64_t erased = 0;
-  for (const auto& [owner, pages] : pages_of) {
-    const uint64_t gone = store.EraseTenant(owner);
-    erased += gone;
-    if (gone < pages) {
-      return Unavailable(
-          fmt::format("the index cannot be written: {} of {} pages of tenant {} are erased", gone,
-                      pages, TenantText(owner)));
+  for (const Digest& owner : tenants) {
+    const Result<uint64_t> gone = store.EraseTenant(owner);
+    if (!gone.ok()) {
+      return Unavailable(fmt::format("tenant {}: {}", TenantText(owner), gone.status().message()));
     }
+    erased += *gone;
   }
   const uint64_t left = store.Stats().pages;
   if (json) {

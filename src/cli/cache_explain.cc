@@ -5,7 +5,6 @@
 
 #include "cli/cache_tools.h"
 #include "cli/model_options.h"
-#include "cli/page_heads.h"
 #include "cli/quantity.h"
 #include "cli/text_table.h"
 
@@ -36,13 +35,11 @@ struct Explanation {
 };
 
 // Reads the head of every page: a walk through the whole store.
-Result<Neighbours> FindNeighbours(const LocalStore& store, const std::string& directory,
-                                  const BlockIdentity& missing) {
-  PageHeads heads(directory, store);
+Result<Neighbours> FindNeighbours(LocalStore& store, const BlockIdentity& missing) {
   Neighbours neighbours;
   EMBERKV_RETURN_IF_ERROR(VisitPages(store, [&](const StoreIndex::KeyedEntry& page) {
     if (page.second.num_tokens != missing.tokens.size()) return true;
-    const Result<PageHead> head = heads.Read(page);
+    const Result<PageHead> head = store.ReadHead(page);
     if (!head.ok()) return true;
     const auto differs = std::ranges::mismatch(head->tokens, missing.tokens).in1;
     const auto common = static_cast<size_t>(differs - head->tokens.begin());
@@ -73,7 +70,7 @@ Result<Explanation> Explain(LocalStore& store, const PrefixProbe& model,
       forecast.num_found;
   EMBERKV_ASSIGN_OR_RETURN(
       explanation.neighbours,
-      FindNeighbours(store, options.directory, forecast.blocks[forecast.num_found]));
+      FindNeighbours(store, forecast.blocks[forecast.num_found]));
   return explanation;
 }
 

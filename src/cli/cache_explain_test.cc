@@ -38,7 +38,7 @@ class CacheExplain : public SmallStore {
   }
 
   json Explain(ReplayMode replay = ReplayMode::kBounded) const {
-    const auto text = ExplainText(*store_, model_, text_, {dir(), replay, true});
+    const auto text = ExplainText(*store_, model_, text_, {replay, true});
     EXPECT_TRUE(text.ok()) << text.status().ToString();
     return json::parse(*text);
   }
@@ -117,19 +117,19 @@ TEST_F(CacheExplain, ReplayedPagesCountForBoundedReplayOnly) {
 TEST_F(CacheExplain, ExtendsNoDeadline) {
   PutText(num_blocks());
   clock_.Advance(3'600'000'000);
-  const auto before = DescribeStore(*store_, 1, true);
+  const auto before = DescribeStore(*store_, true);
   Explain();
-  EXPECT_EQ(*DescribeStore(*store_, 1, true), *before);
+  EXPECT_EQ(*DescribeStore(*store_, true), *before);
 }
 
 TEST_F(CacheExplain, ShortPromptsHaveNothingToReuse) {
-  const auto text = ExplainText(*store_, model_, "bronze", {dir(), ReplayMode::kBounded, false});
+  const auto text = ExplainText(*store_, model_, "bronze", {ReplayMode::kBounded, false});
   EXPECT_THAT(*text, HasSubstr("no full block of 128 tokens"));
 }
 
 TEST_F(CacheExplain, RunsOfEqualBlocksAreOneLine) {
   PutText(2);
-  const auto text = ExplainText(*store_, model_, text_, {dir(), ReplayMode::kBounded, false});
+  const auto text = ExplainText(*store_, model_, text_, {ReplayMode::kBounded, false});
   EXPECT_THAT(*text, HasSubstr("0 to 1"));
   EXPECT_THAT(*text, HasSubstr("0 to 255"));
   EXPECT_THAT(*text, HasSubstr("256 to"));

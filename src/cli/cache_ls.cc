@@ -1,7 +1,6 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/cache_tools.h"
-#include "cli/page_heads.h"
 #include "cli/quantity.h"
 #include "cli/text_table.h"
 
@@ -11,8 +10,8 @@ namespace {
 constexpr size_t kKeyDigits = 16;  // of 64: enough to tell keys apart
 
 // A head that cannot be read is for `verify` to judge; the list goes on.
-std::string ProvenanceOf(PageHeads& heads, const StoreIndex::KeyedEntry& page) {
-  const Result<PageHead> head = heads.Read(page);
+std::string ProvenanceOf(LocalStore& store, const StoreIndex::KeyedEntry& page) {
+  const Result<PageHead> head = store.ReadHead(page);
   return head.ok() ? ProvenanceText(head->provenance) : "unreadable";
 }
 
@@ -31,8 +30,7 @@ std::string PageJson(const StoreIndex::KeyedEntry& page, const std::string& prov
 
 }  // namespace
 
-Result<std::string> ListPages(const LocalStore& store, const ListOptions& options) {
-  PageHeads heads(options.directory, store);
+Result<std::string> ListPages(LocalStore& store, const ListOptions& options) {
   const int64_t now_us = store.durable_now_us();
   std::string lines;
   TextTable table("lrlrr");
@@ -41,7 +39,7 @@ Result<std::string> ListPages(const LocalStore& store, const ListOptions& option
   EMBERKV_RETURN_IF_ERROR(VisitPages(store, [&](const StoreIndex::KeyedEntry& page) {
     if (options.limit != 0 && count == options.limit) return false;
     ++count;
-    const std::string provenance = ProvenanceOf(heads, page);
+    const std::string provenance = ProvenanceOf(store, page);
     if (options.json) {
       lines += PageJson(page, provenance, now_us);
     } else {

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -29,11 +30,16 @@ Result<Deadlines> DeadlinesOf(const LocalStore& store, int64_t now_us) {
   return deadlines;
 }
 
+double RetentionSeconds(const LocalStore& store) {
+  return std::chrono::duration<double>(store.retention()).count();
+}
+
 std::string StatJson(const LocalStore& store, const StoreStats& stats, const Deadlines& deadlines,
                      int64_t now_us) {
   nlohmann::ordered_json json = {{"budget_bytes", stats.budget_bytes},
                                  {"used_bytes", stats.used_bytes},
                                  {"promised_bytes", stats.promised_bytes},
+                                 {"retention_s", RetentionSeconds(store)},
                                  {"segment_bytes", store.segment_bytes()},
                                  {"pages", stats.pages},
                                  {"expired_pages", deadlines.expired},
@@ -48,14 +54,13 @@ std::string StatJson(const LocalStore& store, const StoreStats& stats, const Dea
 
 }  // namespace
 
-Result<std::string> DescribeStore(LocalStore& store, uint64_t budget_bytes, bool json) {
+Result<std::string> DescribeStore(LocalStore& store, bool json) {
   const int64_t now_us = store.durable_now_us();
   EMBERKV_ASSIGN_OR_RETURN(const Deadlines deadlines, DeadlinesOf(store, now_us));
-  StoreStats stats = store.Stats();
-  stats.budget_bytes = budget_bytes;
+  const StoreStats stats = store.Stats();
   if (json) return StatJson(store, stats, deadlines, now_us);
   TextTable table("lrl");
-  table.AddRow({"budget", BinarySize(stats.budget_bytes), "as given, not kept in the store"});
+  table.AddRow({"budget", BinarySize(stats.budget_bytes), fmt::format("pages are kept for {} after their last use", Duration(RetentionSeconds(store)))});
   table.AddRow({"used", BinarySize(stats.used_bytes),
                 fmt::format("segments of {} and the index", BinarySize(store.segment_bytes()))});
   table.AddRow({"promised", BinarySize(stats.promised_bytes), "by pages before their deadline"});

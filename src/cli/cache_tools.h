@@ -19,10 +19,8 @@
 
 namespace emberkv {
 
-// A budget that no store exceeds: opening with it gives none of its files back.
-inline constexpr uint64_t kAnyBudget = uint64_t{1} << 60;
-
-// Opens a store that is there; unlike LocalStore::Open it makes none. `clock` outlives the store.
+// Opens a store that is there; unlike LocalStore::Open it makes none. A budget of 0 is the recorded one.
+// `clock` outlives the store.
 Result<std::unique_ptr<LocalStore>> OpenStore(const std::string& directory, uint64_t budget_bytes,
                                               const Clock* clock);
 
@@ -36,15 +34,13 @@ std::string ProvenanceText(Provenance provenance);  // "canonical", "replayed@25
 // Whose pages: "local" are those of an engine that serves one user; else 64 hex digits.
 std::string TenantText(const Digest& tenant);
 
-// `budget_bytes` is what runs are given: a store keeps none.
-Result<std::string> DescribeStore(LocalStore& store, uint64_t budget_bytes, bool json);
+Result<std::string> DescribeStore(LocalStore& store, bool json);
 
 struct ListOptions {
-  std::string directory;  // of the store
-  size_t limit = 0;       // 0: all
+  size_t limit = 0;  // 0: all
   bool json = false;
 };
-Result<std::string> ListPages(const LocalStore& store, const ListOptions& options);
+Result<std::string> ListPages(LocalStore& store, const ListOptions& options);
 
 // Reads every page from the disk; what is corrupt is quarantined, so that it is never served.
 // `progress` gets the pages read so far.
@@ -53,11 +49,11 @@ std::string VerifyText(const ScrubReport& report, bool json);
 
 std::string SweepPages(LocalStore& store, bool json);
 
-// `tenant` is "local", a tenant's 64 hex digits, or "all".
-Result<std::string> ErasePages(LocalStore& store, std::string_view tenant, bool json);
+// `tenant` is "local", "name:" and a name under the secret in `directory`, the store's, 64 hex digits, or "all".
+Result<std::string> ErasePages(LocalStore& store, const std::string& directory, std::string_view tenant,
+                               bool json);
 
 struct ExplainOptions {
-  std::string directory;  // of the store
   ReplayMode replay = ReplayMode::kBounded;
   bool json = false;
 };

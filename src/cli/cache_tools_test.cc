@@ -35,19 +35,19 @@ using CacheOpen = SmallStore;
 
 TEST_F(CacheOpen, MakesNoStoreWhereNoneIs) {
   const std::string elsewhere = dir() + "_elsewhere";
-  const auto missing = OpenStore(elsewhere, kAnyBudget, &clock_);
+  const auto missing = OpenStore(elsewhere, 0, &clock_);
   EXPECT_EQ(missing.status().code(), StatusCode::kNotFound);
   EXPECT_THAT(missing.status().message(), HasSubstr("is no store"));
   EXPECT_FALSE(std::filesystem::exists(elsewhere));
 }
 
 TEST_F(CacheOpen, IsRefusedWhileAnotherHasTheStore) {
-  const auto second = OpenStore(dir(), kAnyBudget, &clock_);
+  const auto second = OpenStore(dir(), 0, &clock_);
   ASSERT_FALSE(second.ok());
   EXPECT_THAT(second.status().message(),
               HasSubstr("in use by process " + std::to_string(::getpid())));
   store_.reset();
-  EXPECT_TRUE(OpenStore(dir(), kAnyBudget, &clock_).ok());
+  EXPECT_TRUE(OpenStore(dir(), 0, &clock_).ok());
 }
 
 using CacheStat = SmallStore;
@@ -57,8 +57,9 @@ TEST_F(CacheStat, TellsPagesPromisesAndDeadlines) {
   clock_.Advance(kHourUs);
   const std::vector<int32_t> tokens(128, 77);
   Put(Sha256("later"), {}, tokens);
-  json stat = Only(DescribeStore(*store_, 1000, true));
-  EXPECT_EQ(stat["budget_bytes"], 1000);
+  json stat = Only(DescribeStore(*store_, true));
+  EXPECT_EQ(stat["budget_bytes"], 64 << 20);
+  EXPECT_EQ(stat["retention_s"], 72 * 3600);
   EXPECT_EQ(stat["pages"], 3);
   EXPECT_EQ(stat["expired_pages"], 0);
   EXPECT_EQ(stat["promised_bytes"], 3 * 4096);
@@ -67,16 +68,16 @@ TEST_F(CacheStat, TellsPagesPromisesAndDeadlines) {
   EXPECT_EQ(stat["io"], store_->IoDescription());
 
   clock_.Advance(71 * kHourUs + kHourUs / 2);
-  stat = Only(DescribeStore(*store_, 1000, true));
+  stat = Only(DescribeStore(*store_, true));
   EXPECT_EQ(stat["expired_pages"], 2);
   EXPECT_EQ(stat["promised_bytes"], 4096);
-  const auto text = DescribeStore(*store_, 1000, false);
+  const auto text = DescribeStore(*store_, false);
   EXPECT_THAT(*text, HasSubstr("expired 30 min 0 s ago"));
   EXPECT_THAT(*text, HasSubstr("30 min 0 s left"));
 }
 
 TEST_F(CacheStat, AnEmptyStoreHasNoDeadlines) {
-  const json stat = Only(DescribeStore(*store_, 1000, true));
+  const json stat = Only(DescribeStore(*store_, true));
   EXPECT_EQ(stat["pages"], 0);
   EXPECT_FALSE(stat.contains("soonest_deadline_s"));
 }
@@ -87,7 +88,7 @@ TEST_F(CacheLs, TellsKeyTokensProvenanceDeadlineAndBytes) {
   const std::vector<int32_t> tokens(128, 5);
   const Digest tenant = Sha256("somebody");
   const BlockHash key = Put(Sha256("parent"), {256}, tokens, tenant);
-  const auto pages = Lines(*ListPages(*store_, {dir(), 0, true}));
+  const auto pages = Lines(*ListPages(*store_, {0, true}));
   ASSERT_EQ(pages.size(), 1u);
   EXPECT_EQ(pages[0]["key"], DigestText(key));
   EXPECT_EQ(pages[0]["tokens"], 128);
@@ -95,18 +96,18 @@ TEST_F(CacheLs, TellsKeyTokensProvenanceDeadlineAndBytes) {
   EXPECT_NEAR(pages[0]["deadline_s"].get<double>(), 72 * 3600, 2);
   EXPECT_EQ(pages[0]["bytes"], 1000);
   EXPECT_EQ(pages[0]["tenant"], DigestText(tenant));
-  const auto text = ListPages(*store_, {dir(), 0, false});
+  const auto text = ListPages(*store_, {0, false});
   EXPECT_THAT(*text, HasSubstr(DigestText(key).substr(0, 16)));
   EXPECT_THAT(*text, HasSubstr("replayed@256"));
 }
 
 TEST_F(CacheLs, StopsAtTheLimitAndGoesByKey) {
   const std::vector<BlockHash> keys = PutChain(5);
-  const auto all = Lines(*ListPages(*store_, {dir(), 0, true}));
+  const auto all = Lines(*ListPages(*store_, {0, true}));
   ASSERT_EQ(all.size(), 5u);
   EXPECT_TRUE(std::ranges::is_sorted(
       all, {}, [](const json& page) { return page["key"].get<std::string>(); }));
-  const auto two = Lines(*ListPages(*store_, {dir(), 2, true}));
+  const auto two = Lines(*ListPages(*store_, {2, true}));
   ASSERT_EQ(two.size(), 2u);
   EXPECT_EQ(two[1], all[1]);
 }
@@ -135,7 +136,7 @@ TEST_F(CacheVerify, FindsAFlippedByteAndQuarantinesItsPage) {
   EXPECT_TRUE(report.is_complete);
   EXPECT_THAT(VerifyText(report, false), HasSubstr("1 corrupt: quarantined"));
   EXPECT_EQ(json::parse(VerifyText(report, true))["corrupt"], 1);
-  EXPECT_EQ(Only(DescribeStore(*store_, 1, true))["quarantined"], 1);
+  EXPECT_EQ(Only(DescribeStore(*store_, true))["quarantined"], 1);
   EXPECT_EQ(VerifyPages(*store_, {}).pages, 3u);
 }
 
@@ -159,23 +160,34 @@ TEST_F(CacheErase, TakesOneTenantOrAll) {
   PutChain(3);
   const std::vector<int32_t> tokens(128, 77);
   Put(Sha256("theirs"), {}, tokens, other);
-  EXPECT_EQ(Only(ErasePages(*store_, DigestText(Sha256("nobody")), true))["erased"], 0);
-  json erased = Only(ErasePages(*store_, "local", true));
+  EXPECT_EQ(Only(ErasePages(*store_, dir(), DigestText(Sha256("nobody")), true))["erased"], 0);
+  json erased = Only(ErasePages(*store_, dir(), "local", true));
   EXPECT_EQ(erased["erased"], 3);
   EXPECT_EQ(erased["pages"], 1);
   PutChain(2);
-  EXPECT_EQ(Only(ErasePages(*store_, DigestText(other), true))["erased"], 1);
-  EXPECT_EQ(Only(ErasePages(*store_, "all", true))["erased"], 2);
-  EXPECT_EQ(*ListPages(*store_, {dir(), 0, false}), "the store is empty\n");
+  EXPECT_EQ(Only(ErasePages(*store_, dir(), DigestText(other), true))["erased"], 1);
+  EXPECT_EQ(Only(ErasePages(*store_, dir(), "all", true))["erased"], 2);
+  EXPECT_EQ(*ListPages(*store_, {0, false}), "the store is empty\n");
+}
+
+// A server's tenant is found by its name: the secret lies beside the store.
+TEST_F(CacheErase, FindsATenantByItsName) {
+  const Result<std::string> secret = TenantSecret(dir());
+  ASSERT_TRUE(secret.ok());
+  const std::vector<int32_t> tokens(128, 77);
+  Put(Sha256("theirs"), {}, tokens, TenantMark(*secret, "ann"));
+  PutChain(2);
+  EXPECT_EQ(Only(ErasePages(*store_, dir(), "name:bob", true))["erased"], 0);
+  EXPECT_EQ(Only(ErasePages(*store_, dir(), "name:ann", true))["erased"], 1);
 }
 
 TEST_F(CacheErase, RefusesWhatNamesNoTenant) {
   PutChain(1);
-  for (const std::string tenant : {"", "Local", "12ab", "+1"}) {
-    EXPECT_EQ(ErasePages(*store_, tenant, true).status().code(), StatusCode::kInvalidArgument);
+  for (const std::string tenant : {"", "Local", "12ab", "+1", "name:"}) {
+    EXPECT_EQ(ErasePages(*store_, dir(), tenant, true).status().code(), StatusCode::kInvalidArgument);
   }
   const std::string almost = DigestText(Digest{}).substr(1) + "g";
-  EXPECT_EQ(ErasePages(*store_, almost, true).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(ErasePages(*store_, dir(), almost, true).status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(store_->Stats().pages, 1u);
 }
 

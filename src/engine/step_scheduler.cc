@@ -1,6 +1,7 @@
 #include "engine/step_scheduler.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 namespace emberkv {
@@ -94,6 +95,15 @@ std::vector<StepScheduler::Waiting*> StepScheduler::PickBatch() {
   return batch;
 }
 
+Status StepScheduler::RunForward() {
+  // Memory can run out in a step: its sessions fail, the scheduler goes on.
+  try {
+    return model_->Forward(&step_);
+  } catch (const std::exception& error) {
+    return ResourceExhausted(error.what()).WithContext("the step was given up");
+  }
+}
+
 // Fills in the outcomes. Without the lock: what waits in `batch` stays where it is until is_done.
 void StepScheduler::RunBatch(const std::vector<Waiting*>& batch) {
   step_.spans.clear();
@@ -102,7 +112,7 @@ void StepScheduler::RunBatch(const std::vector<Waiting*>& batch) {
     const int64_t end = request.begin + waiting->granted;
     step_.spans.push_back({request.sequence, request.begin, end, request.wants_logits && end == request.end});
   }
-  const Status status = model_->Forward(&step_);
+  const Status status = RunForward();
   const size_t vocab = static_cast<size_t>(model_->config().vocab_size);
   size_t at = 0;
   for (size_t i = 0; i < batch.size(); ++i) {

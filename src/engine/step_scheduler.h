@@ -100,6 +100,7 @@ class StepScheduler {
   void CameBack(StepSeat* seat);
   void Gather(std::unique_lock<std::mutex>* lock);
   std::vector<Waiting*> PickBatch();
+  Status RunForward();
   void RunBatch(const std::vector<Waiting*>& batch);
   void RecordBatch(const std::vector<Waiting*>& batch, double seconds);
   void Lead(std::unique_lock<std::mutex>* lock);

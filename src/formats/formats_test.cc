@@ -297,6 +297,21 @@ class RowCodec : public testing::TestWithParam<std::tuple<Isa, RowFormat, int>> 
     DecodeRow(format_, row.data(), channels_, out.data());
     return out;
   }
+  // The bf16 decoder against `want`, which DecodeRow of the reference gave.
+  void ExpectBf16Decode(const std::vector<uint8_t>& row, const Row& want, const std::string& what) const {
+    constexpr uint32_t kUntouched = 0xa5a5a5a5;
+    std::vector<uint32_t> pairs(static_cast<size_t>(channels_) / 2 + 2, kUntouched);
+    DecodeBf16Pairs(format_, row.data(), channels_, pairs.data() + 1);
+    Row got, rounded;
+    for (size_t i = 0; i < want.size(); ++i) {
+      const uint32_t pair = pairs[i / 2 + 1];
+      got.push_back(Bf16ToFloat(static_cast<uint16_t>(i % 2 == 0 ? pair >> 16 : pair)));
+      rounded.push_back(RoundToBf16(want[i]));
+    }
+    ExpectSameBits(got, rounded, what + " decoded to bf16");
+    EXPECT_EQ(pairs.front(), kUntouched) << what;
+    EXPECT_EQ(pairs.back(), kUntouched) << what;
+  }
   Row ReferenceDecode(const std::vector<uint8_t>& row) const {
     Row out(static_cast<size_t>(channels_));
     reference::DecodeRow(format_, row.data(), channels_, out.data());
@@ -323,6 +338,7 @@ TEST_P(RowCodec, EqualsReferenceOnAdversarialRows) {
 
     const Row decoded = ReferenceDecode(want);
     ExpectSameBits(Decode(want), decoded, what + " decoded");
+    ExpectBf16Decode(want, decoded, what);
 
     Row rounded = rows[r];
     RoundRows(format_, rounded.data(), rounded.size(), 1, channels_);
@@ -331,6 +347,60 @@ TEST_P(RowCodec, EqualsReferenceOnAdversarialRows) {
     reference::RoundRows(format_, reference_rounded.data(), rounded.size(), 1, channels_);
     ExpectSameBits(reference_rounded, decoded, what + " rounded by the reference");
     if (HasFatalFailure()) return;
+  }
+}
+
+std::vector<uint16_t> AsBf16(const Row& x) {
+  std::vector<uint16_t> words(x.size());
+  std::transform(x.begin(), x.end(), words.begin(), FloatToBf16);
+  return words;
+}
+
+TEST_P(RowCodec, PacksBf16AsItPacksTheirFloats) {
+  for (const Row& row : AdversarialRows(format_, channels_)) {
+    // Gaps between rows hold NaN, and what lies between packed rows stays.
+    std::vector<uint16_t> x = AsBf16(row);
+    for (uint16_t& word : x) word = (word & 0x7f80) == 0x7f80 ? static_cast<uint16_t>(word - 0x80) : word;
+    Row values;
+    for (uint16_t word : x) values.push_back(Bf16ToFloat(word));
+    const size_t x_stride = x.size() + 3, row_stride = row_bytes_ + 5;
+    std::vector<uint16_t> two(2 * x_stride, FloatToBf16(kNan));
+    std::copy(x.begin(), x.end(), two.begin());
+    std::copy(x.rbegin(), x.rend(), two.begin() + static_cast<std::ptrdiff_t>(x_stride));
+    std::vector<uint8_t> want(2 * row_stride, 0xa5), got = want;
+    ASSERT_TRUE(reference::EncodeRows(format_, values.data(), 0, 1, channels_, want.data(), row_stride));
+    std::reverse(values.begin(), values.end());
+    ASSERT_TRUE(
+        reference::EncodeRows(format_, values.data(), 0, 1, channels_, &want[row_stride], row_stride));
+    ASSERT_TRUE(EncodeBf16Rows(format_, two.data(), x_stride, 2, channels_, got.data(), row_stride));
+    ASSERT_EQ(got, want);
+  }
+}
+
+// Groups whose scale is each e4m3 or e8m0 code in turn, with every bf16 magnitude up to their largest.
+TEST_P(RowCodec, PacksEveryBf16MagnitudeUnderEveryScale) {
+  const size_t group = static_cast<size_t>(ScaleGroup(format_));
+  Row x(static_cast<size_t>(channels_));
+  size_t filled = 0;
+  const auto check = [&] {
+    std::vector<uint8_t> want(row_bytes_), got(row_bytes_);
+    ASSERT_TRUE(reference::EncodeRows(format_, x.data(), 0, 1, channels_, want.data(), row_bytes_));
+    ASSERT_TRUE(EncodeBf16Rows(format_, AsBf16(x).data(), 0, 1, channels_, got.data(), row_bytes_));
+    ASSERT_EQ(got, want);
+    filled = 0;
+  };
+  for (uint32_t amax = 0x3b00; amax < 0x4600; amax += 5) {
+    // The 600 values below the largest span more than four powers of two: all codes, and what rounds to zero.
+    for (uint32_t below = 0; below < 600; below += static_cast<uint32_t>(group) - 1) {
+      x[filled] = Bf16ToFloat(static_cast<uint16_t>(amax));
+      for (size_t i = 1; i < group; ++i) {
+        const uint32_t sign = i % 2 == 0 ? 0x8000u : 0u;
+        x[filled + i] = Bf16ToFloat(static_cast<uint16_t>((amax - below - i + 1) | sign));
+      }
+      filled += group;
+      if (filled == x.size()) check();
+      if (HasFatalFailure()) return;
+    }
   }
 }
 
@@ -345,8 +415,10 @@ TEST_P(RowCodec, DecodesEveryPairOfCodeAndScale) {
         const size_t step = first % 2 == 0 ? 0 : i - num_code_bytes;
         row[i] = static_cast<uint8_t>(static_cast<size_t>(scale) + step);
       }
-      ExpectSameBits(Decode(row), ReferenceDecode(row),
-                     "codes from " + std::to_string(first) + ", scale " + std::to_string(scale));
+      const std::string what = "codes from " + std::to_string(first) + ", scale " + std::to_string(scale);
+      const Row want = ReferenceDecode(row);
+      ExpectSameBits(Decode(row), want, what);
+      ExpectBf16Decode(row, want, what);
       if (HasFatalFailure()) return;
     }
   }
@@ -406,6 +478,8 @@ TEST_P(RowCodec, RefusesNanAndInfinityAtEveryPosition) {
       x[i] = bad;
       ASSERT_FALSE(encode(&EncodeRows)) << "position " << i << ", value " << bad;
       ASSERT_FALSE(encode(&reference::EncodeRows)) << "position " << i << ", value " << bad;
+      ASSERT_FALSE(EncodeBf16Rows(format_, AsBf16(x).data(), channels, 2, channels_, rows.data(), row_bytes_))
+          << "bf16 at position " << i << ", value " << bad;
     }
     x[i] = 1.0f;
   }

@@ -40,6 +40,15 @@ void DecodeRow(RowFormat format, const uint8_t* row, int channels, float* out) {
   Kernels().decode[KernelIndex(format)](row, channels, out);
 }
 
+bool EncodeBf16Rows(RowFormat format, const uint16_t* x, size_t x_stride, int num_rows, int channels,
+                    uint8_t* rows, size_t row_stride) {
+  return Kernels().encode_bf16[KernelIndex(format)](x, x_stride, num_rows, channels, rows, row_stride);
+}
+
+void DecodeBf16Pairs(RowFormat format, const uint8_t* row, int channels, uint32_t* pairs) {
+  Kernels().decode_bf16[KernelIndex(format)](row, channels, pairs);
+}
+
 void RoundRows(RowFormat format, float* x, size_t x_stride, int num_rows, int channels) {
   Kernels().round[KernelIndex(format)](x, x_stride, num_rows, channels);
 }

@@ -38,6 +38,15 @@ size_t RowBytes(RowFormat format, int channels);
 // Unpacks one row into `channels` floats. A NaN scale or code decodes to NaN.
 void DecodeRow(RowFormat format, const uint8_t* row, int channels, float* out);
 
+// The same for values held as bf16.
+[[nodiscard]] bool EncodeBf16Rows(RowFormat format, const uint16_t* x, size_t x_stride, int num_rows,
+                                  int channels, uint8_t* rows, size_t row_stride);
+
+// Unpacks one row into channels / 2 pairs of bf16 values, channel 2i in the upper half of pair i and 2i + 1
+// in the lower: what dots of bf16 pairs take in ascending order. What was encoded is exact in bf16; other
+// bytes give DecodeRow's values rounded to nearest even.
+void DecodeBf16Pairs(RowFormat format, const uint8_t* row, int channels, uint32_t* pairs);
+
 // Quantizes and dequantizes in place, as the model does to linear inputs (kWindowKv: act_quant,
 // numerics 3.2) and index queries (kIndexKey): the result equals DecodeRow(EncodeRows(x)).
 // Non-finite values give unspecified results and no trap: rows that are stored are checked by

@@ -14,7 +14,10 @@ inline constexpr int kNumRowFormats = 3;
 struct RowKernels {
   bool (*encode[kNumRowFormats])(const float* x, size_t x_stride, int num_rows, int channels,
                                  uint8_t* rows, size_t row_stride);
+  bool (*encode_bf16[kNumRowFormats])(const uint16_t* x, size_t x_stride, int num_rows, int channels,
+                                      uint8_t* rows, size_t row_stride);
   void (*decode[kNumRowFormats])(const uint8_t* row, int channels, float* out);
+  void (*decode_bf16[kNumRowFormats])(const uint8_t* row, int channels, uint32_t* pairs);
   void (*round[kNumRowFormats])(float* x, size_t x_stride, int num_rows, int channels);
 };
 

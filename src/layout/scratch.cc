@@ -7,6 +7,8 @@ namespace {
 
 constexpr uint64_t kTileRows = 64;         // cache rows decoded at a time (attention)
 constexpr uint64_t kQueriesPerGroup = 16;  // queries that share a tile of index keys (attention)
+constexpr uint64_t kIndexScores = 16384;   // held at a time by a thread (attention)
+constexpr uint64_t kIndexRows = 2304;      // addresses of index keys, likewise
 constexpr uint64_t kTopKSlack = 1024;      // scores gathered beyond k (attention)
 constexpr uint64_t kGrowth = 2;            // of lists that grow by doubling
 
@@ -52,7 +54,11 @@ ScratchBytes StepScratch(const ModelConfig& config, const CacheLayout& layout, i
       2 * kTileRows * (head_dim + index_dim) + kTileRows * (heads + 1) + heads * (head_dim + 2);
   const uint64_t buffers =
       kQueriesPerGroup * (2 * (topk + blocks) + 2 * kTopKSlack) * 2 * sizeof(float);
-  bytes.threads = static_cast<uint64_t>(threads) * (tiles * sizeof(float) + buffers + 4096);
+  // An index query as codes, with numbers of each head, in heads of 8 at a time.
+  const uint64_t index_heads = (static_cast<uint64_t>(config.index_n_heads) + 7) / 8 * 8;
+  const uint64_t index_scan = kQueriesPerGroup * index_heads * (index_dim + 11 * sizeof(float)) +
+                              kIndexScores * sizeof(float) + kIndexRows * sizeof(void*);
+  bytes.threads = static_cast<uint64_t>(threads) * (tiles * sizeof(float) + buffers + index_scan + 4096);
   return bytes;
 }
 

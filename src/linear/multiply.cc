@@ -1,134 +1,156 @@
 #include "linear/multiply.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <vector>
 
 #include "base/isa.h"
-#include "formats/bf16.h"
-#include "formats/e2m1.h"
-#include "formats/e4m3.h"
-#include "formats/e8m0.h"
+#include "linear/dot_kernels.h"
 #include "linear/panel_kernels.h"
 
 namespace emberkv {
 namespace {
 
-constexpr int kTileRows = 128;                   // input rows per decoded panel block
+constexpr int kTileRows = 128;                     // input rows that share one decoding of a block
 constexpr int64_t kMinParallelProducts = 1 << 17;  // below this a wake-up costs more than it saves
+constexpr int kMaxRun =
+    kBlockK * std::max(BlocksPerSum(WeightKind::kFp8), BlocksPerSum(WeightKind::kF32));
 
 struct Kernels {
   PanelKernels panel;
-  StrictAccumulate strict;
+  StrictPanelKernels strict;
+  DotKernels dot;
 };
 
 Kernels ActiveKernels() {
-  return {EMBERKV_FOR_ACTIVE_ISA(kPanelKernels), EMBERKV_FOR_ACTIVE_ISA(kStrictAccumulate)};
+  return {EMBERKV_FOR_ACTIVE_ISA(kPanelKernels), EMBERKV_FOR_ACTIVE_ISA(kStrictPanelKernels),
+          EMBERKV_FOR_ACTIVE_DOT_ISA(kDotKernels)};
 }
 
-// One panel against up to kTileRows input rows.
-void PanelTile(const Kernels& kernels, const PackedMatrix& w, int panel, const float* x,
-               size_t x_stride, int num_rows, float* y, size_t y_stride, Rounding rounding) {
-  alignas(64) float block[kBlockK * kPanelRows];
+// Up to kTileRows rows of input and where their products go. `packed` is nullptr where fp32 is
+// used.
+struct Tile {
+  const float* x;
+  size_t x_stride;
+  const uint32_t* packed;
+  int num_rows;
+  float* y;
+  size_t y_stride;
+  Rounding rounding;
+};
+
+void DecodeBlock(const PanelKernels& kernels, WeightKind kind, const BlockView& block, float* out) {
+  switch (kind) {
+    case WeightKind::kFp8:
+      return kernels.decode_fp8(block, out);
+    case WeightKind::kFp4:
+      return kernels.decode_fp4(block, out);
+    case WeightKind::kBf16:
+      return kernels.decode_bf16(block, out);
+    case WeightKind::kF32:
+      return;  // stored as decoding would leave it
+  }
+}
+
+// One panel against a tile, in fp32.
+void MultiplyInFp32(const Kernels& kernels, const PackedMatrix& w, const PanelView& panel,
+                    const Tile& tile, float* sums) {
+  alignas(64) float decoded[kMaxRun * kPanelRows];
+  alignas(64) float run_sums[kTileRows * kPanelRows];
+  const bool plain = panel.kind == WeightKind::kF32;
+  const auto multiply_run = plain ? kernels.strict.multiply_run : kernels.panel.multiply_run;
+  const int run_blocks = BlocksPerSum(panel.kind);
+  std::memset(sums, 0, sizeof(float) * static_cast<size_t>(tile.num_rows) * kPanelRows);
+  for (int b = 0; b < panel.num_blocks; b += run_blocks) {
+    const float* values = plain ? reinterpret_cast<const float*>(panel.block(b).data) : decoded;
+    for (int i = b; i < std::min(b + run_blocks, panel.num_blocks); ++i) {
+      DecodeBlock(kernels.panel, panel.kind, panel.block(i),
+                  decoded + (i - b) * kBlockK * kPanelRows);
+    }
+    const int k = b * kBlockK;
+    multiply_run(values, std::min(run_blocks * kBlockK, w.cols() - k), tile.x + k, tile.x_stride,
+                 tile.num_rows, run_sums);
+    kernels.strict.add_scaled(panel.kind,
+                              panel.scales + static_cast<size_t>(b) * BlockScaleBytes(panel.kind),
+                              run_sums, tile.num_rows, sums);
+  }
+}
+
+void MultiplyPanel(const Kernels& kernels, const PackedMatrix& w, int index, const Tile& tile) {
   alignas(64) float sums[kTileRows * kPanelRows];
-  std::memset(sums, 0, sizeof(float) * static_cast<size_t>(num_rows) * kPanelRows);
-  const uint8_t* data = w.panel_data(panel);
-  const uint8_t* scales = w.panel_scales(panel);
-  for (int k0 = 0; k0 < w.cols(); k0 += kBlockK) {
-    const int depth = std::min(kBlockK, w.cols() - k0);
-    switch (w.kind()) {
-      case WeightKind::kFp8: kernels.panel.decode_fp8(data, scales, k0, depth, block); break;
-      case WeightKind::kFp4: kernels.panel.decode_fp4(data, scales, k0, depth, block); break;
-      case WeightKind::kBf16: kernels.panel.decode_bf16(data, k0, depth, block); break;
-      case WeightKind::kF32:
-        std::memcpy(block, data + static_cast<size_t>(k0) * kPanelRows * 4,
-                    sizeof(float) * static_cast<size_t>(depth) * kPanelRows);
-        kernels.strict(block, depth, x + k0, x_stride, num_rows, sums);
-        continue;
-    }
-    kernels.panel.accumulate(block, depth, x + k0, x_stride, num_rows, sums);
-  }
-  if (rounding == Rounding::kBf16) kernels.panel.round_bf16(sums, num_rows * kPanelRows);
-  const int first = panel * kPanelRows;
+  const PanelView panel = w.panel(index);
+  const int first = index * kPanelRows;
   const int width = std::min(kPanelRows, w.rows() - first);
-  for (int r = 0; r < num_rows; ++r) {
-    std::copy_n(sums + r * kPanelRows, width, y + static_cast<size_t>(r) * y_stride + first);
+  for (int r = 0; r < tile.num_rows; ++r) {  // far apart: on their way while the sums grow
+    float* out = tile.y + static_cast<size_t>(r) * tile.y_stride + first;
+    __builtin_prefetch(out, 1);
+    __builtin_prefetch(out + width - 1, 1);
+  }
+  if (tile.packed != nullptr) {
+    kernels.dot.multiply(panel, tile.packed, tile.num_rows, sums);
+  } else {
+    MultiplyInFp32(kernels, w, panel, tile, sums);
+  }
+  if (tile.rounding == Rounding::kBf16) kernels.panel.round_bf16(sums, tile.num_rows * kPanelRows);
+  for (int r = 0; r < tile.num_rows; ++r) {
+    std::copy_n(sums + r * kPanelRows, width,
+                tile.y + static_cast<size_t>(r) * tile.y_stride + first);
   }
 }
 
-void RunTasks(const Kernels& kernels, const PackedMatrix& w, const float* x, size_t x_stride,
-              int num_rows, float* y, size_t y_stride, Rounding rounding, int64_t begin,
-              int64_t end) {
-  const int tiles = (num_rows + kTileRows - 1) / kTileRows;
-  for (int64_t task = begin; task < end; ++task) {
-    const int row = static_cast<int>(task % tiles) * kTileRows;
-    PanelTile(kernels, w, static_cast<int>(task / tiles), x + row * x_stride, x_stride,
-              std::min(kTileRows, num_rows - row), y + row * y_stride, y_stride, rounding);
+// for_each(n, products of one, body(begin, end)) runs body over [0, n), on one thread or on
+// several.
+template <class ForEach>
+void MultiplyTiles(const PackedMatrix& w, const float* x, size_t x_stride, int num_rows, float* y,
+                   size_t y_stride, Rounding rounding, const ForEach& for_each) {
+  static thread_local std::vector<uint32_t> scratch;
+  const Kernels kernels = ActiveKernels();
+  const bool may_pack = kernels.dot.multiply != nullptr && w.suits_bf16_dot();
+  const size_t blocks = static_cast<size_t>(w.num_blocks());
+  for (int row = 0; row < num_rows; row += kTileRows) {
+    const int rows = std::min(kTileRows, num_rows - row);
+    Tile tile = {x + static_cast<size_t>(row) * x_stride, x_stride, nullptr, rows,
+                 y + static_cast<size_t>(row) * y_stride, y_stride, rounding};
+    if (may_pack) {
+      const size_t block_stride = static_cast<size_t>(rows) * kWordsPerBlock;
+      scratch.resize(std::max(scratch.size(), blocks * block_stride));
+      uint32_t* packed = scratch.data();
+      std::atomic<bool> in_range = true;
+      for_each(rows, w.cols(), [&](int64_t begin, int64_t end) {
+        if (!kernels.dot.pack(tile.x + static_cast<size_t>(begin) * x_stride, x_stride,
+                              static_cast<int>(end - begin), w.cols(), block_stride,
+                              packed + begin * kWordsPerBlock)) {
+          in_range = false;
+        }
+      });
+      if (in_range) tile.packed = packed;
+    }
+    for_each(w.num_panels(), int64_t{rows} * kPanelRows * w.cols(),
+             [&](int64_t begin, int64_t end) {
+               for (int64_t panel = begin; panel < end; ++panel)
+                 MultiplyPanel(kernels, w, static_cast<int>(panel), tile);
+             });
   }
-}
-
-float WeightAt(const PackedMatrix& w, int row, int k) {
-  const uint8_t* data = w.panel_data(row / kPanelRows);
-  const uint8_t* scales = w.panel_scales(row / kPanelRows);
-  const size_t lane = static_cast<size_t>(row % kPanelRows);
-  const size_t at = static_cast<size_t>(k) * kPanelRows + lane;
-  switch (w.kind()) {
-    case WeightKind::kFp8: return E4m3ToFloat(data[at]) * E8m0ToFloat(scales[k / 32]);
-    case WeightKind::kFp4: {
-      const uint8_t pair = data[static_cast<size_t>(k / 2) * kPanelRows + lane];
-      const uint8_t code = k % 2 == 0 ? pair & 15 : pair >> 4;
-      return E2m1ToFloat(code) * E8m0ToFloat(scales[static_cast<size_t>(k / 32) * kPanelRows + lane]);
-    }
-    case WeightKind::kBf16: {
-      uint16_t bits;
-      std::memcpy(&bits, data + at * 2, sizeof bits);
-      return Bf16ToFloat(bits);
-    }
-    case WeightKind::kF32: {
-      float value;
-      std::memcpy(&value, data + at * 4, sizeof value);
-      return value;
-    }
-  }
-  return 0.0f;
 }
 
 }  // namespace
 
 void Multiply(const PackedMatrix& w, const float* x, size_t x_stride, int num_rows, float* y,
               size_t y_stride, Rounding rounding, ThreadPool& pool) {
-  const Kernels kernels = ActiveKernels();
-  const int64_t tiles = (num_rows + kTileRows - 1) / kTileRows;
-  const int64_t tasks = tiles * w.num_panels();
-  const int64_t products_per_task =
-      int64_t{std::min(num_rows, kTileRows)} * kPanelRows * w.cols();
-  const int64_t grain = std::max<int64_t>(1, kMinParallelProducts / std::max<int64_t>(1, products_per_task));
-  pool.ParallelFor(tasks, grain, [&](int64_t begin, int64_t end, int) {
-    RunTasks(kernels, w, x, x_stride, num_rows, y, y_stride, rounding, begin, end);
-  });
+  MultiplyTiles(w, x, x_stride, num_rows, y, y_stride, rounding,
+                [&](int64_t n, int64_t products, const auto& body) {
+                  const int64_t grain =
+                      std::max<int64_t>(1, kMinParallelProducts / std::max<int64_t>(1, products));
+                  pool.ParallelFor(n, grain,
+                                   [&](int64_t begin, int64_t end, int) { body(begin, end); });
+                });
 }
 
 void MultiplyHere(const PackedMatrix& w, const float* x, size_t x_stride, int num_rows, float* y,
                   size_t y_stride, Rounding rounding) {
-  const int64_t tiles = (num_rows + kTileRows - 1) / kTileRows;
-  RunTasks(ActiveKernels(), w, x, x_stride, num_rows, y, y_stride, rounding, 0,
-           tiles * w.num_panels());
-}
-
-void MultiplyReference(const PackedMatrix& w, const float* x, size_t x_stride, int num_rows, float* y,
-                       size_t y_stride, Rounding rounding) {
-  for (int r = 0; r < num_rows; ++r) {
-    for (int i = 0; i < w.rows(); ++i) {
-      float sum = 0.0f;
-      for (int k0 = 0; k0 < w.cols(); k0 += kBlockK) {
-        float block = 0.0f;
-        for (int k = k0; k < std::min(w.cols(), k0 + kBlockK); ++k) {
-          block += x[static_cast<size_t>(r) * x_stride + k] * WeightAt(w, i, k);
-        }
-        sum += block;
-      }
-      y[static_cast<size_t>(r) * y_stride + i] = rounding == Rounding::kBf16 ? RoundToBf16(sum) : sum;
-    }
-  }
+  MultiplyTiles(w, x, x_stride, num_rows, y, y_stride, rounding,
+                [](int64_t n, int64_t, const auto& body) { body(0, n); });
 }
 
 }  // namespace emberkv

@@ -5,69 +5,95 @@
 namespace emberkv::EMBERKV_ISA {
 namespace {
 
-constexpr float kE2m1[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
-                             -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
+// The words of 16 rows.
+EMBERKV_INLINE U32x16 LoadWords(const uint8_t* p) {
+  U32x16 v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
 
-// 16 e8m0 codes as fp32; code 0 is the subnormal 2^-127.
-EMBERKV_INLINE F32x16 ScaleValues(U32x16 codes) {
-  const U32x16 zero_mask = (U32x16)(codes == 0u);
-  return AsFloat((codes << 23) | (zero_mask & 0x00400000u));
+// The words of 16 rows of FP8, each row's 4 codes put together, the lowest k in the lowest byte.
+EMBERKV_INLINE U32x16 LoadFp8Words(const uint8_t* p) {
+  uint8_t order[16];  // of every 16 bytes
+  for (int row = 0; row < 4; ++row) {
+    for (int k = 0; k < 4; ++k) order[4 * row + k] = static_cast<uint8_t>(ByteOfFp8(row, k));
+  }
+  uint8_t bytes[64];
+#if defined(__AVX2__)
+  const __m128i shuffle = _mm_loadu_si128(reinterpret_cast<const __m128i*>(order));
+  for (int i = 0; i < 64; i += 16) {
+    const __m128i four_rows = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + i));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(bytes + i), _mm_shuffle_epi8(four_rows, shuffle));
+  }
+#else
+  for (int i = 0; i < 64; ++i) bytes[i] = p[i / 16 * 16 + order[i % 16]];
+#endif
+  return LoadWords(bytes);
 }
 
 EMBERKV_INLINE F32x16 E4m3Values(U32x16 codes) {
-  const F32x16 magnitude = AsFloat((codes & 0x7fu) << 20) * Splat(0x1p120f);
-  return AsFloat(AsBits(magnitude) | ((codes & 0x80u) << 24));
+  const U32x16 magnitude = codes & 0x7fu;
+  const F32x16 value = Select((I32x16)(magnitude == 0x7fu), AsFloat(SplatU(0x7fc00000u)),
+                              AsFloat(magnitude << 20) * Splat(0x1p120f));
+  return AsFloat(AsBits(value) | ((codes & 0x80u) << 24));
 }
 
 EMBERKV_INLINE F32x16 E2m1Values(U32x16 codes) {
+  constexpr float kMagnitudes[8] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
 #if defined(__AVX512F__)
-  return (F32x16)_mm512_permutexvar_ps((__m512i)codes, _mm512_loadu_ps(kE2m1));
+  const __m512 table = _mm512_broadcast_f32x8(_mm256_loadu_ps(kMagnitudes));
+  const F32x16 magnitude = (F32x16)_mm512_permutexvar_ps((__m512i)(codes & 7u), table);
+#elif defined(__AVX2__)
+  const __m256 table =
+      _mm256_loadu_ps(kMagnitudes);  // the permutation looks at the lowest three bits only
+  __m256i halves[2];
+  std::memcpy(halves, &codes, sizeof codes);
+  const F32x16 magnitude = Join((F32x8)_mm256_permutevar8x32_ps(table, halves[0]),
+                                (F32x8)_mm256_permutevar8x32_ps(table, halves[1]));
 #else
-  float out[kLanes];
+  float lanes[kLanes];
   uint32_t index[kLanes];
   std::memcpy(index, &codes, sizeof index);
-  for (int i = 0; i < kLanes; ++i) out[i] = kE2m1[index[i] & 15u];
-  return Load(out);
+  for (int i = 0; i < kLanes; ++i) lanes[i] = kMagnitudes[index[i] & 7u];
+  const F32x16 magnitude = Load(lanes);
 #endif
+  return AsFloat(AsBits(magnitude) | ((codes & 8u) << 28));
 }
 
-void DecodeFp8(const uint8_t* data, const uint8_t* scales, int k0, int depth, float* out) {
-  for (int g = 0; g < depth; g += 32) {
-    const F32x16 scale = ScaleValues(SplatU(scales[(k0 + g) / 32]));
-    for (int k = g; k < g + 32; ++k) {
-      const uint8_t* codes = data + static_cast<size_t>(k0 + k) * 32;
-      Store(E4m3Values(LoadU8(codes)) * scale, out + 32 * k);
-      Store(E4m3Values(LoadU8(codes + 16)) * scale, out + 32 * k + 16);
+// out + 16 * half of column k, for each half of the panel's rows; a step is `columns` columns.
+template <class DecodeColumn>
+EMBERKV_INLINE void DecodeSteps(const BlockView& block, U32x16 (*load)(const uint8_t*), int columns,
+                                float* out, const DecodeColumn& decode_column) {
+  const uint8_t* step = block.data;
+  for (int k = 0; k < kBlockK; k += columns, step += block.step_stride) {
+    for (int half = 0; half < 2; ++half) {
+      const U32x16 words = load(step + kStepBytes / 2 * half);
+      for (int i = 0; i < columns; ++i)
+        Store(decode_column(words, i), out + 32 * (k + i) + 16 * half);
     }
   }
 }
 
-void DecodeFp4(const uint8_t* data, const uint8_t* scales, int k0, int depth, float* out) {
-  for (int g = 0; g < depth; g += 32) {
-    const uint8_t* scale_codes = scales + static_cast<size_t>(k0 + g);  // (k/32) * 32 lanes
-    for (int half = 0; half < 32; half += 16) {
-      const F32x16 scale = ScaleValues(LoadU8(scale_codes + half));
-      for (int k = g; k < g + 32; k += 2) {
-        const U32x16 pair = LoadU8(data + static_cast<size_t>(k0 + k) / 2 * 32 + half);
-        Store(E2m1Values(pair & 15u) * scale, out + 32 * k + half);
-        Store(E2m1Values(pair >> 4) * scale, out + 32 * (k + 1) + half);
-      }
-    }
-  }
+void DecodeFp8(const BlockView& block, float* out) {
+  DecodeSteps(block, LoadFp8Words, 4, out,
+              [](U32x16 words, int i) { return E4m3Values((words >> (8 * i)) & 0xffu); });
 }
 
-void DecodeBf16(const uint8_t* data, int k0, int depth, float* out) {
-  const uint8_t* values = data + static_cast<size_t>(k0) * 64;
-  for (int i = 0; i < depth * 32; i += 16) {
-    uint16_t bits[kLanes];
-    std::memcpy(bits, values + 2 * i, sizeof bits);
-    Store(LoadBf16(bits), out + i);
-  }
+void DecodeFp4(const BlockView& block, float* out) {
+  DecodeSteps(block, LoadWords, 8, out, [](U32x16 words, int i) {
+    return E2m1Values((words >> (4 * (i / 2) + (i % 2 == 0 ? 16 : 0))) & 15u);
+  });
 }
 
-void Accumulate(const float* w, int depth, const float* x, size_t x_stride, int num_rows,
-                float* sums) {
-  AccumulateTile(w, depth, x, x_stride, num_rows, sums);
+void DecodeBf16(const BlockView& block, float* out) {
+  DecodeSteps(block, LoadWords, 2, out, [](U32x16 words, int i) {
+    return AsFloat(i == 0 ? words & 0xffff0000u : words << 16);
+  });
+}
+
+void MultiplyRun(const float* w, int depth, const float* x, size_t x_stride, int num_rows,
+                 float* run_sums) {
+  MultiplyAllRows(w, depth, x, x_stride, num_rows, run_sums);
 }
 
 void RoundValues(float* values, int n) {
@@ -76,6 +102,6 @@ void RoundValues(float* values, int n) {
 
 }  // namespace
 
-const PanelKernels kPanelKernels = {DecodeFp8, DecodeFp4, DecodeBf16, Accumulate, RoundValues};
+const PanelKernels kPanelKernels = {DecodeFp8, DecodeFp4, DecodeBf16, MultiplyRun, RoundValues};
 
 }  // namespace emberkv::EMBERKV_ISA

@@ -1,32 +1,41 @@
-// Kernels over one 32-row panel, one table per instruction set. Internal to linear/.
+// Kernels over a run of columns of a panel (linear/multiply.h) in fp32, one table per instruction
+// set. Internal to linear/.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "linear/packed_matrix.h"
+
 namespace emberkv {
 
-// One K block of a panel: w[k][32] fp32 from packed bytes. `k` is a multiple of 32 (of 2 for FP4).
 struct PanelKernels {
-  // data/scales point at the panel; k0 is the first of `depth` columns; out is [depth][32].
-  void (*decode_fp8)(const uint8_t* data, const uint8_t* scales, int k0, int depth, float* out);
-  void (*decode_fp4)(const uint8_t* data, const uint8_t* scales, int k0, int depth, float* out);
-  void (*decode_bf16)(const uint8_t* data, int k0, int depth, float* out);
-  // sums[r][32] += x[r][0..depth) . w[0..depth)[32], products exact in fp32.
-  void (*accumulate)(const float* w, int depth, const float* x, size_t x_stride, int num_rows,
-                     float* sums);
+  // The values of a block, unscaled: out [kBlockK][32].
+  void (*decode_fp8)(const BlockView& block, float* out);
+  void (*decode_fp4)(const BlockView& block, float* out);
+  void (*decode_bf16)(const BlockView& block, float* out);
+  // run_sums[r][32] = x[r][0..depth) . w[0..depth)[32], products exact in fp32.
+  void (*multiply_run)(const float* w, int depth, const float* x, size_t x_stride, int num_rows,
+                       float* run_sums);
   // values[0..n) rounded to bf16; n is a multiple of 16.
   void (*round_bf16)(float* values, int n);
 };
 
-// The same product for fp32 weights, where fusing would change bits.
-using StrictAccumulate = void (*)(const float* w, int depth, const float* x, size_t x_stride,
-                                  int num_rows, float* sums);
+// What fusing would change.
+struct StrictPanelKernels {
+  // multiply_run for weights whose products are not exact.
+  void (*multiply_run)(const float* w, int depth, const float* x, size_t x_stride, int num_rows,
+                       float* run_sums);
+  // sums[r][32] += scale * run_sums[r][32] with the e8m0 scales of the run's block, if its kind has
+  // any.
+  void (*add_scaled)(WeightKind kind, const uint8_t* scales, const float* run_sums, int num_rows,
+                     float* sums);
+};
 
-#define EMBERKV_DECLARE_PANEL_KERNELS(isa) \
-  namespace isa {                          \
-  extern const PanelKernels kPanelKernels; \
-  extern const StrictAccumulate kStrictAccumulate; \
+#define EMBERKV_DECLARE_PANEL_KERNELS(isa)             \
+  namespace isa {                                      \
+  extern const PanelKernels kPanelKernels;             \
+  extern const StrictPanelKernels kStrictPanelKernels; \
   }
 EMBERKV_DECLARE_PANEL_KERNELS(portable)
 EMBERKV_DECLARE_PANEL_KERNELS(avx2)

@@ -1,4 +1,4 @@
-// The inner product of one 32-row panel with a tile of input rows. Included by the two kernel sources
+// The product of some columns of a panel with rows of input. Included by the two kernel sources
 // that differ only in whether products may be fused with additions (cmake/rooms.cmake).
 #pragma once
 
@@ -10,10 +10,10 @@
 
 namespace emberkv {
 
-// sums[r][0..31] += over k in [0, depth) of x[r][k] * w[k][0..31], for R rows.
+// out[r][0..31] = sum over k in [0, depth), ascending, of x[r][k] * w[k][0..31], for R rows.
 template <int R>
-EMBERKV_INLINE void AccumulateRows(const float* w, int depth, const float* x, size_t x_stride,
-                                   float* sums) {
+EMBERKV_INLINE void MultiplyRows(const float* w, int depth, const float* x, size_t x_stride,
+                                 float* out) {
   F32x16 acc[R][2];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) acc[r][0] = acc[r][1] = F32x16{};
@@ -29,23 +29,19 @@ EMBERKV_INLINE void AccumulateRows(const float* w, int depth, const float* x, si
   }
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
-    Store(Load(sums + 32 * r) + acc[r][0], sums + 32 * r);
-    Store(Load(sums + 32 * r + 16) + acc[r][1], sums + 32 * r + 16);
+    Store(acc[r][0], out + 32 * r);
+    Store(acc[r][1], out + 32 * r + 16);
   }
 }
 
-EMBERKV_INLINE void AccumulateTile(const float* w, int depth, const float* x, size_t x_stride,
-                                   int num_rows, float* sums) {
+EMBERKV_INLINE void MultiplyAllRows(const float* w, int depth, const float* x, size_t x_stride,
+                                    int num_rows, float* out) {
   int r = 0;
-  for (; r + 8 <= num_rows; r += 8) {
-    AccumulateRows<8>(w, depth, x + r * x_stride, x_stride, sums + 32 * r);
-  }
-  for (; r + 4 <= num_rows; r += 4) {
-    AccumulateRows<4>(w, depth, x + r * x_stride, x_stride, sums + 32 * r);
-  }
-  for (; r < num_rows; ++r) {
-    AccumulateRows<1>(w, depth, x + r * x_stride, x_stride, sums + 32 * r);
-  }
+  for (; r + 8 <= num_rows; r += 8)
+    MultiplyRows<8>(w, depth, x + r * x_stride, x_stride, out + 32 * r);
+  for (; r + 4 <= num_rows; r += 4)
+    MultiplyRows<4>(w, depth, x + r * x_stride, x_stride, out + 32 * r);
+  for (; r < num_rows; ++r) MultiplyRows<1>(w, depth, x + r * x_stride, x_stride, out + 32 * r);
 }
 
 }  // namespace emberkv

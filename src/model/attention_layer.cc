@@ -31,11 +31,21 @@ class AttentionLayer {
         angles_(plan.ratio > 0 ? s_.compressed_angles.data() : s_.plain_angles.data()) {}
 
   Status Run() {
-    ProjectQueries();
-    EMBERKV_RETURN_IF_ERROR(ComputeWindowRows());
-    if (w_.indexer) Select();
-    Attend();
-    StoreWindowRows();
+    {
+      const StageTimer timer(step_->stage_times, Stage::kProjections);
+      ProjectQueries();
+      EMBERKV_RETURN_IF_ERROR(ComputeWindowRows());
+    }
+    if (w_.indexer) {
+      const StageTimer timer(step_->stage_times, Stage::kIndex);
+      Select();
+    }
+    {
+      const StageTimer timer(step_->stage_times, Stage::kAttention);
+      Attend();
+      StoreWindowRows();
+    }
+    const StageTimer timer(step_->stage_times, Stage::kProjections);
     ProjectOutput();
     return Status::Ok();
   }
@@ -135,19 +145,35 @@ class AttentionLayer {
     const float scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(heads) * dim));
     for (float& w : s_.index_weights) w = RoundToBf16(w * scale);
 
+    const int64_t ratio = layout_.sources[static_cast<size_t>(plan_.kv_source)].ratio;
+    s_.index_visible.resize(static_cast<size_t>(rows()));
+    step_->pool->ParallelFor(rows(), kRowsPerTask, [&](int64_t begin, int64_t end, int) {
+      for (int64_t r = begin; r < end; ++r) {
+        RotateHeads(s_.iq.data() + static_cast<size_t>(r) * size, heads, dim, r, Rotation::kForward);
+        s_.index_visible[static_cast<size_t>(r)] = (row(r).pos + 1) / ratio;
+      }
+      RoundRows(RowFormat::kIndexKey, s_.iq.data() + static_cast<size_t>(begin) * size,
+                static_cast<size_t>(dim), static_cast<int>(end - begin) * heads, dim);
+    });
+    SelectAll();
+  }
+
+  void SelectAll() {
     Selections& chosen = step_->selections;
     chosen.source_layer = plan_.layer;
     chosen.selected.resize(static_cast<size_t>(rows()));
-    if (plan_.candidate == CandidateRole::kMakes) chosen.candidates.resize(static_cast<size_t>(rows()));
+    IndexLimits limits{config_.index_topk, {config_.candidate_topk_blocks, config_.candidate_block_size},
+                       CandidateUse::kNone};
+    if (plan_.candidate == CandidateRole::kMakes) limits.use = CandidateUse::kChoose;
+    if (plan_.candidate == CandidateRole::kFilters) limits.use = CandidateUse::kFilter;
+    if (limits.use == CandidateUse::kChoose) chosen.candidates.resize(static_cast<size_t>(rows()));
     s_.scanners.resize(static_cast<size_t>(step_->pool->num_threads()));
-    const std::vector<int64_t> groups = QueryGroups();
-    step_->pool->ParallelFor(
-        static_cast<int64_t>(groups.size()) - 1, 1, [&](int64_t begin, int64_t end, int thread) {
-          for (int64_t g = begin; g < end; ++g) {
-            SelectGroup(groups[static_cast<size_t>(g)], groups[static_cast<size_t>(g) + 1],
-                        &s_.scanners[static_cast<size_t>(thread)]);
-          }
-        });
+    const std::vector<int64_t> bounds = QueryGroups();
+    std::vector<IndexGroup> groups;
+    for (size_t g = 0; g + 1 < bounds.size(); ++g) {
+      groups.push_back(GroupOf(bounds[g], bounds[g + 1], limits));
+    }
+    SelectRows(groups, limits, s_.scanners, step_->pool);
   }
 
   // Row boundaries of groups that share a pass over the keys: rows of one span, at most kMaxQueries.
@@ -162,35 +188,19 @@ class AttentionLayer {
     return groups;
   }
 
-  void SelectGroup(int64_t begin, int64_t end, IndexScanner* scanner) {
-    const int heads = config_.index_n_heads;
-    const int dim = config_.index_head_dim;
+  IndexGroup GroupOf(int64_t begin, int64_t end, const IndexLimits& limits) {
+    const size_t first = static_cast<size_t>(begin);
+    const size_t heads = static_cast<size_t>(config_.index_n_heads);
     const KvSource& source = layout_.sources[static_cast<size_t>(plan_.kv_source)];
-    std::vector<int64_t> visible;
-    for (int64_t r = begin; r < end; ++r) {
-      float* iq = s_.iq.data() + r * heads * dim;
-      RotateHeads(iq, heads, dim, r, Rotation::kForward);
-      RoundRows(RowFormat::kIndexKey, iq, static_cast<size_t>(dim), heads, dim);
-      visible.push_back((row(r).pos + 1) / source.ratio);
-    }
-    const IndexQueries queries{s_.iq.data() + begin * heads * dim, s_.index_weights.data() + begin * heads,
-                               visible, heads, dim};
-    const PagedRows keys{span(begin).sequence->pages, source.key_offset, source.rows_per_block,
-                         layout_.key_row_bytes};
     Selections& chosen = step_->selections;
-    std::vector<int32_t>* selected = chosen.selected.data() + begin;
-    if (plan_.candidate == CandidateRole::kFilters) {
-      for (int i = 0; i < queries.count(); ++i) {
-        scanner->ScanCandidates(queries, i, keys, config_.index_topk,
-                                chosen.candidates[static_cast<size_t>(begin + i)],
-                                config_.candidate_block_size, &selected[i]);
-      }
-      return;
-    }
-    const CandidateLimits pool{config_.candidate_topk_blocks, config_.candidate_block_size};
-    const bool makes = plan_.candidate == CandidateRole::kMakes;
-    scanner->Scan(queries, keys, config_.index_topk, selected, makes ? &pool : nullptr,
-                  makes ? chosen.candidates.data() + begin : nullptr);
+    return {{s_.iq.data() + first * heads * static_cast<size_t>(config_.index_head_dim),
+             s_.index_weights.data() + first * heads,
+             {s_.index_visible.data() + first, static_cast<size_t>(end - begin)},
+             config_.index_n_heads,
+             config_.index_head_dim},
+            {span(begin).sequence->pages, source.key_offset, source.rows_per_block, layout_.key_row_bytes},
+            chosen.selected.data() + first,
+            limits.use == CandidateUse::kNone ? nullptr : chosen.candidates.data() + first};
   }
 
   void Attend() {

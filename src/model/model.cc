@@ -109,26 +109,40 @@ Status Model::RunLayer(int layer, Step* step) const {
   const LayerPlan& plan = layout_.layers[static_cast<size_t>(layer)];
   const LayerWeights& w = weights_->layers[static_cast<size_t>(layer)];
   if (plan.engram >= 0) {
+    const StageTimer timer(step->stage_times, Stage::kEngram);
     EMBERKV_RETURN_IF_ERROR(ApplyEngram(*w.engram, *weights_->engram_hash,
                                         checkpoint_->engram_tables()[static_cast<size_t>(plan.engram)],
                                         plan.engram, config_, step));
   }
-  SublayerInput(w.attn_norm, config_, step);
+  {
+    const StageTimer timer(step->stage_times, Stage::kMixes);
+    SublayerInput(w.attn_norm, config_, step);
+  }
   if (plan.role == LayerRole::kFull) {
     // Every row feeds the global KV, also those the decoder then drops.
+    const StageTimer timer(step->stage_times, Stage::kGlobalRows);
     EMBERKV_RETURN_IF_ERROR(WriteGlobalRows(*w.attn.compressor, weights_->compressed_rope,
                                             layout_.sources[static_cast<size_t>(plan.kv_source)],
                                             config_, layout_, step));
   }
   if (layout_.decoder_begin == layer) DropEncoderRows(step);
   if (step->rows.empty()) return Status::Ok();
-  ComputeMixes(w.hc_attn, config_, step);
+  {
+    const StageTimer timer(step->stage_times, Stage::kMixes);
+    ComputeMixes(w.hc_attn, config_, step);
+  }
   EMBERKV_RETURN_IF_ERROR(RunAttention(plan, w.attn, config_, layout_, step));
-  FoldOutput(config_, step);
-
-  ComputeMixes(w.hc_ffn, config_, step);
-  SublayerInput(w.ffn_norm, config_, step);
-  RunMoe(w.moe, config_, step);
+  {
+    const StageTimer timer(step->stage_times, Stage::kMixes);
+    FoldOutput(config_, step);
+    ComputeMixes(w.hc_ffn, config_, step);
+    SublayerInput(w.ffn_norm, config_, step);
+  }
+  {
+    const StageTimer timer(step->stage_times, Stage::kExperts);
+    RunMoe(w.moe, config_, step);
+  }
+  const StageTimer timer(step->stage_times, Stage::kMixes);
   FoldOutput(config_, step);
   for (const StepRow& row : step->rows) ++step->spans[static_cast<size_t>(row.span)].token_layers;
   return Status::Ok();
@@ -158,11 +172,15 @@ void Model::Finish(Step* step) const {
 }
 
 Status Model::Forward(Step* step) const {
-  EMBERKV_RETURN_IF_ERROR(Begin(step));
+  {
+    const StageTimer timer(step->stage_times, Stage::kEmbedding);
+    EMBERKV_RETURN_IF_ERROR(Begin(step));
+  }
   for (int layer = 0; layer < layout_.num_layers() && !step->rows.empty(); ++layer) {
     EMBERKV_RETURN_IF_ERROR(RunLayer(layer, step));
     if (step->after_layer) step->after_layer(layer, *step);
   }
+  const StageTimer timer(step->stage_times, Stage::kHead);
   Finish(step);
   return Status::Ok();
 }

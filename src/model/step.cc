@@ -27,7 +27,7 @@ size_t Step::bytes() const {
         &s.engram_rows, &s.engram_kv}) {
     bytes += Bytes(*v);
   }
-  bytes += Bytes(s.window_rows) + Bytes(s.engram_ids);
+  bytes += Bytes(s.index_visible) + Bytes(s.window_rows) + Bytes(s.engram_ids);
   for (const IndexScanner& scanner : s.scanners) bytes += scanner.bytes();
   for (const SparseAttention& attention : s.attentions) bytes += attention.bytes();
   return bytes;

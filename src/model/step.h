@@ -10,10 +10,11 @@
 #include <functional>
 #include <vector>
 
-#include "attention/index_scan.h"
+#include "attention/index_select.h"
 #include "attention/sparse_attention.h"
 #include "base/thread_pool.h"
 #include "model/sequence_state.h"
+#include "model/stage_times.h"
 
 namespace emberkv {
 
@@ -44,6 +45,8 @@ struct Step {
   ThreadPool* pool;  // not owned
   std::vector<StepSpan> spans;
 
+  StageTimes* stage_times = nullptr;  // not owned; filled when set
+
   // Called after each layer when set; the model's tests look inside through it.
   std::function<void(int layer, const Step&)> after_layer;
 
@@ -66,6 +69,7 @@ struct Step {
     std::vector<float> x, y, xq, mixes, post, comb, next_pre;
     std::vector<float> plain_angles, compressed_angles;  // [rows][rope dim]
     std::vector<float> qr, q, o, z, kv, iq, index_weights;
+    std::vector<int64_t> index_visible;  // rows of the source that a query sees, [rows]
     std::vector<uint8_t> window_rows;  // packed, [rows]
     std::vector<float> k, g, latent, key;
     std::vector<float> router, expert_in, gate, up, hidden, expert_out;

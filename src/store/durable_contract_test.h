@@ -25,7 +25,7 @@ TYPED_TEST_P(DurableStoreContract, Case_W02_PagesSurviveARestart) {
   this->ExpectAllHit(pages);
   this->ExpectAllHit(others);
   EXPECT_THAT(PutPages(this->store(), pages), ::testing::Each(PutOutcome::kAlreadyThere));
-  EXPECT_EQ(this->store().EraseTenant(TestTenant(1)), pages.size());
+  EXPECT_EQ(*this->store().EraseTenant(TestTenant(1)), pages.size());
   this->harness_.Reopen(Reboot::kNo);
   EXPECT_THAT(this->store().Contains(KeysOf(pages)), ::testing::Each(false));
   this->ExpectAllHit(others);

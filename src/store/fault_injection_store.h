@@ -62,7 +62,7 @@ class FaultInjectionStore : public KvStore {
     return inner_->Contains(keys);
   }
   void Touch(std::span<const BlockHash> keys) override { inner_->Touch(keys); }
-  uint64_t EraseTenant(const Digest& tenant) override { return inner_->EraseTenant(tenant); }
+  Result<uint64_t> EraseTenant(const Digest& tenant) override { return inner_->EraseTenant(tenant); }
   uint64_t Sweep() override { return inner_->Sweep(); }
 
   // The inner store's, with the injected outcomes counted as a store that failed this way would.

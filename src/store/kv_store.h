@@ -85,12 +85,21 @@ class PendingGet {
   virtual std::vector<GetOutcome> Wait() = 0;
 };
 
+// What expires at one moment.
+struct DeadlineSum {
+  int64_t left_us = 0;  // until then
+  uint64_t pages = 0;
+  uint64_t bytes = 0;
+};
+
 struct StoreStats {
   uint64_t budget_bytes = 0;
   uint64_t used_bytes = 0;      // all that counts against the budget, overheads included
   uint64_t promised_bytes = 0;  // of pages whose deadline lies ahead
   uint64_t pages = 0;
   uint64_t quarantined = 0;
+  int64_t retention_us = 0;
+  std::vector<DeadlineSum> deadlines{};  // of promised pages, soonest first; empty where it is not told
   // Since the store was opened.
   uint64_t puts_stored = 0;
   uint64_t puts_already_there = 0;
@@ -127,8 +136,9 @@ class KvStore {
   // Extends deadlines as a hit would.
   virtual void Touch(std::span<const BlockHash> keys) = 0;
 
-  // Makes every page of the tenant unreadable at once. Returns how many.
-  virtual uint64_t EraseTenant(const Digest& tenant) = 0;
+  // Makes every page of the tenant unreadable at once. Returns how many there were, 0 if none. After an error
+  // some of them may still be readable: erase again.
+  virtual Result<uint64_t> EraseTenant(const Digest& tenant) = 0;
 
   // Frees expired pages' space now. Returns how many pages went.
   virtual uint64_t Sweep() = 0;

@@ -1,6 +1,11 @@
 // Faults of the medium: the store gets slower or holds less, and never serves wrong bytes.
+#include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <latch>
+#include <string_view>
+#include <system_error>
+#include <thread>
 
 #include "store/local_harness.h"
 
@@ -111,6 +116,23 @@ TEST(LocalStoreFaults, Case_W03_FailedSyncsLeaveNoVisiblePage) {
   ExpectFailingPuts(harness, harness.io().sync_error, EIO);
 }
 
+// What a failed sync was for may be lost although a later sync of the same file succeeds: nothing that was
+// written to the segment by then is acknowledged.
+TEST(LocalStoreFaults, Case_W03_AFailedSyncCondemnsWhatFollowedItIntoTheSegment) {
+  LocalHarness harness(uint64_t{64} << 20, uint64_t{8} << 20);
+  const auto pages = MakeTestPages(1, 768, kOneSlotPayload);  // three groups, one segment
+  harness.io().written_before_sync_fails = pages.size() * kSlotBytes;
+  PutPage(harness.store(), MakeTestPage(5000, kOneSlotPayload));  // makes the segment
+  harness.io().bytes_written = 0;
+  harness.io().syncs_to_fail = 1;
+  EXPECT_THAT(PutPages(harness.store(), pages), Each(PutOutcome::kFailed));
+  EXPECT_EQ(harness.io().syncs_to_fail, 0);
+  EXPECT_THAT(harness.store().Contains(KeysOf(pages)), Each(false));
+  EXPECT_THAT(PutPages(harness.store(), pages), Each(PutOutcome::kStored));
+  harness.Reopen(Reboot::kNo);
+  EXPECT_THAT(ReadPages(harness.store(), pages), Each(kHit));
+}
+
 TEST(LocalStoreFaults, Case_W03_ADiskWithoutRoomForASegmentFailsPuts) {
   LocalHarness harness;
   ExpectFailingPuts(harness, harness.io().allocate_error, ENOSPC);
@@ -155,6 +177,31 @@ TEST(LocalStoreFaults, Case_R06_AHungDiskCostsTheDeadlineAndNoMore) {
   harness.io().Release();
   EXPECT_THAT(ReadPages(harness.store(), pages), Each(kHit));
   EXPECT_EQ(harness.store().Stats().get_timeouts, pages.size());
+}
+
+// A commit of the index that hangs, as seen by everybody else: what is there is served, what is counted is told.
+TEST(LocalStoreFaults, Case_R06_AHungWriteStopsNeitherReadsNorCounts) {
+  LocalHarness harness;
+  std::latch is_hung(1), goes_on(1);
+  std::atomic<bool> hangs{false};
+  harness.options().failpoint = [&](std::string_view point) {
+    if (point != "put.after_index" || !hangs.exchange(false)) return;
+    is_hung.count_down();
+    goes_on.wait();
+  };
+  harness.Reopen(Reboot::kNo);
+  const auto pages = MakeTestPages(1, 4, kPayload);
+  PutPages(harness.store(), pages);
+  hangs = true;
+  std::thread writer([&] { PutPage(harness.store(), MakeTestPage(100, kPayload)); });
+  is_hung.wait();
+  EXPECT_THAT(harness.store().Contains(KeysOf(pages)), Each(true));
+  EXPECT_THAT(ReadPages(harness.store(), pages), Each(kHit));
+  EXPECT_EQ(ReadPage(harness.store(), MakeTestPage(200, kPayload)), kNeverSeen);
+  EXPECT_EQ(harness.store().Stats().get_hits, pages.size());
+  goes_on.count_down();
+  writer.join();
+  EXPECT_EQ(harness.store().Stats().puts_stored, pages.size() + 1);
 }
 
 TEST(LocalStoreFaults, Case_R06_HungReadsDoNotPileUpWithoutEnd) {
@@ -207,7 +254,9 @@ TEST(LocalStoreFaults, ADirectoryRemovedWhileRunningFailsPutsAndServesNothingWro
 
 TEST(LocalStoreFaults, AnIndexRemovedWhileRunningFailsPuts) {
   LocalHarness harness;
-  std::filesystem::remove_all(harness.directory() + "/index");
+  const std::string index = harness.directory() + "/index";
+  std::error_code ignored;  // the index may be deleting a file of its own just now
+  while (std::filesystem::exists(index)) std::filesystem::remove_all(index, ignored);
   EXPECT_EQ(PutPage(harness.store(), MakeTestPage(1, kPayload)), PutOutcome::kFailed);
 }
 

@@ -8,7 +8,7 @@
 #include "base/fake_clock.h"
 #include "store/local_store.h"
 #include "store/local_test_medium.h"
-#include "store/store_contract_test.h"
+#include "store/store_contract.h"
 #include "store/test_pages.h"
 
 namespace emberkv {

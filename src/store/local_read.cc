@@ -1,5 +1,6 @@
-// LocalStore's reads. What the page cache holds is copied and verified at once by the calling thread; the
-// rest is read ahead of Wait into buffers of its own, which outlive a caller who does not wait for a hung disk.
+// LocalStore's reads. What the page cache holds is copied and verified at once by the calling thread and those
+// that help it; the rest is read ahead of Wait into buffers of its own, which outlive a caller who does not
+// wait for a hung disk.
 #include <fcntl.h>
 
 #include <algorithm>
@@ -17,6 +18,9 @@ namespace {
 constexpr size_t kReadAhead = 24;
 // Reads under way in the whole store. Beyond them the device is hung or swamped: more would not help.
 constexpr size_t kMaxReads = 512;
+// Reads from memory that are shared among threads at once, and how many a thread takes at a time.
+constexpr size_t kMemoryReads = 64;
+constexpr int64_t kMemoryReadsPerShare = 4;
 // Pages looked up at once by a scrub.
 constexpr size_t kScrubPages = 64;
 
@@ -84,11 +88,24 @@ class LocalStore::Reads : public PendingGet {
     std::optional<GetOutcome> outcome;
   };
 
+  // A pinned page that memory may hold.
+  struct MemoryRead {
+    size_t place = 0;
+    int fd = -1;
+    bool is_there = false;
+  };
+
   void StartMore() {
-    while (next_ < reads_.size() && in_flight_ < kReadAhead) Start(next_++);
+    while (next_ < reads_.size() && in_flight_ < kReadAhead) {
+      std::vector<MemoryRead> from_memory;
+      while (next_ < reads_.size() && in_flight_ < kReadAhead && from_memory.size() < kMemoryReads) {
+        Start(next_++, &from_memory);
+      }
+      ReadFromMemory(from_memory);
+    }
   }
 
-  void Start(size_t i) {
+  void Start(size_t i, std::vector<MemoryRead>* from_memory) {
     Read& read = reads_[i];
     const GetRequest& request = requests_[i];
     if (!KeyMatchesParts(request)) {
@@ -112,8 +129,7 @@ class LocalStore::Reads : public PendingGet {
     // Memory is for what is read again and again: a first read goes past the page cache, at the rate of
     // the device and without pushing out what was read before. To ask the page cache alone starts I/O.
     if (!store_->read_lately_.Note(request.key)) return ReadFromDisk(i, file->direct);
-    if (!ReadFromMemory(i, file->cached)) return ReadFromDisk(i, file->cached);
-    store_->files_.Unpin(place.segment);
+    from_memory->push_back({.place = i, .fd = file->cached});
   }
 
   // A page may move between looking it up and pinning it; then it is looked up again.
@@ -128,19 +144,37 @@ class LocalStore::Reads : public PendingGet {
     return file;
   }
 
-  bool ReadFromMemory(size_t i, int fd) {
+  void ReadFromMemory(std::span<MemoryRead> reads) {
+    store_->ShareAmongReaders(static_cast<int64_t>(reads.size()), [&](int64_t begin, int64_t end, int) {
+      std::vector<uint8_t> frame;
+      for (int64_t i = begin; i < end; ++i) {
+        MemoryRead& read = reads[static_cast<size_t>(i)];
+        read.is_there = CopyFromMemory(read.place, read.fd, &frame);
+      }
+    });
+    for (const MemoryRead& read : reads) {
+      if (read.is_there) {
+        store_->files_.Unpin(reads_[read.place].entry->place.segment);
+      } else {
+        ReadFromDisk(read.place, read.fd);
+      }
+    }
+  }
+
+  // `frame` is room for what surrounds the payload.
+  bool CopyFromMemory(size_t i, int fd, std::vector<uint8_t>* frame) {
     const PageEntry& entry = *reads_[i].entry;
     const std::span<uint8_t> payload = requests_[i].payload;
     const size_t head_bytes = RecordHeadBytes(entry.num_tokens);
     const size_t padding_bytes = entry.record_bytes() - head_bytes - payload.size();
-    frame_.resize(head_bytes + padding_bytes);
-    const iovec into[] = {{frame_.data(), head_bytes},
+    frame->resize(head_bytes + padding_bytes);
+    const iovec into[] = {{frame->data(), head_bytes},
                           {payload.data(), payload.size()},
-                          {frame_.data() + head_bytes, padding_bytes}};
+                          {frame->data() + head_bytes, padding_bytes}};
     const int64_t moved = store_->io_->ReadCached(fd, entry.place.offset(), into);
     if (moved != static_cast<int64_t>(entry.record_bytes())) return false;
-    const std::span<const uint8_t> frame = frame_;
-    Judge(i, {frame.first(head_bytes), payload, frame.subspan(head_bytes)});
+    const std::span<const uint8_t> around = *frame;
+    Judge(i, {around.first(head_bytes), payload, around.subspan(head_bytes)});
     return true;
   }
 
@@ -235,7 +269,7 @@ class LocalStore::Reads : public PendingGet {
   }
 
   void Count() {
-    const std::lock_guard lock(store_->book_mutex_);
+    const std::lock_guard lock(store_->tally_mutex_);
     StoreStats& counters = store_->counters_;
     outcomes_.reserve(reads_.size());
     for (size_t i = 0; i < reads_.size(); ++i) {
@@ -277,10 +311,19 @@ class LocalStore::Reads : public PendingGet {
   size_t in_flight_ = 0;
   size_t buffer_bytes_ = 0;  // of the largest record, as far as is known
   std::vector<std::shared_ptr<uint8_t[]>> free_buffers_;  // of at least that size
-  std::vector<uint8_t> frame_;  // what surrounds the payload of a read from memory
   bool is_settled_ = false;
   std::vector<GetOutcome> outcomes_;
 };
+
+// One batch at a time has the help of the other threads; a batch that comes meanwhile has its own.
+void LocalStore::ShareAmongReaders(int64_t reads, const ThreadPool::Body& body) {
+  const std::unique_lock lock(readers_mutex_, std::try_to_lock);
+  if (lock && reads > kMemoryReadsPerShare) {
+    readers_.ParallelFor(reads, kMemoryReadsPerShare, body);
+  } else if (reads > 0) {
+    body(0, reads, 0);
+  }
+}
 
 std::unique_ptr<PendingGet> LocalStore::Get(std::vector<GetRequest> requests,
                                             std::chrono::milliseconds timeout) {
@@ -288,27 +331,38 @@ std::unique_ptr<PendingGet> LocalStore::Get(std::vector<GetRequest> requests,
 }
 
 Result<std::vector<uint8_t>> LocalStore::ReadRecord(const PageEntry& entry, bool from_disk) {
+  return ReadStart(entry, entry.record_bytes(), from_disk);
+}
+
+// The first bytes of a record; zeros beyond the end of a file that was truncated.
+Result<std::vector<uint8_t>> LocalStore::ReadStart(const PageEntry& entry, uint64_t bytes, bool from_disk) {
   EMBERKV_ASSIGN_OR_RETURN(const SegmentFiles::Readers file,
                            files_.Pin(entry.place.segment, entry.place.generation));
   const int fd = file.cached;
-  const uint64_t bytes = entry.record_bytes();
   if (from_disk) {
     ::posix_fadvise(fd, static_cast<off_t>(entry.place.offset()), static_cast<off_t>(bytes),
                     POSIX_FADV_DONTNEED);
   }
-  std::vector<uint8_t> record(bytes);
+  std::vector<uint8_t> data(bytes);
   Mailbox mailbox;
   io_->Start({.kind = Transfer::Kind::kRead,
               .fd = fd,
               .offset = entry.place.offset(),
-              .data = record.data(),
+              .data = data.data(),
               .bytes = bytes,
               .done = [&mailbox](int64_t moved) { mailbox.Deliver({0, nullptr, moved}); }});
   const int64_t moved = mailbox.Collect(std::chrono::steady_clock::time_point::max()).front().moved;
   files_.Unpin(entry.place.segment);
   if (moved < 0) return Unavailable(std::string("record: ") + std::strerror(static_cast<int>(-moved)));
-  std::fill(record.begin() + moved, record.end(), uint8_t{0});  // beyond a truncated file's end
-  return record;
+  std::fill(data.begin() + moved, data.end(), uint8_t{0});
+  return data;
+}
+
+Result<PageHead> LocalStore::ReadHead(const StoreIndex::KeyedEntry& page) {
+  const auto& [key, entry] = page;
+  const size_t bytes = RecordHeadBytes(entry.num_tokens);
+  EMBERKV_ASSIGN_OR_RETURN(const std::vector<uint8_t> head, ReadStart(entry, bytes, false));
+  return ParseHead(head, key);
 }
 
 ScrubReport LocalStore::Scrub(uint64_t max_bytes) {

@@ -19,7 +19,7 @@ constexpr uint64_t kMoveBytes = uint64_t{8} << 20;
 
 // Whether nobody writes to the segment, is about to index what was written there, or reads from it.
 bool LocalStore::IsAtRest(uint32_t segment) const {
-  return current_ != segment && !unsettled_.contains(segment) && !files_.IsPinned(segment);
+  return !(next_ && next_->segment == segment) && !unsettled_.contains(segment) && !files_.IsPinned(segment);
 }
 
 std::optional<uint32_t> LocalStore::FreeSegment() const {
@@ -65,20 +65,17 @@ std::optional<uint32_t> LocalStore::MostlyDeadSegment() const {
 LocalStore::Room LocalStore::Place(uint64_t record_bytes, Purpose purpose, RecordPlace* place) {
   const auto slots = static_cast<uint32_t>(record_bytes / kSlotBytes);
   const auto slots_of_segment = static_cast<uint32_t>(segment_bytes_ / kSlotBytes);
-  while (!current_ || next_slot_ + slots > slots_of_segment) {
+  while (!next_ || next_->slot + slots > slots_of_segment) {
     const Room room = OpenSegment(purpose);
     if (room != Room::kThere) return room;
   }
-  const std::lock_guard lock(book_mutex_);
-  *place = {.segment = *current_,
-            .slot = next_slot_,
-            .generation = book_.segments().at(*current_).generation};
-  next_slot_ += slots;
-  unsettled_.insert(*current_);
+  *place = *next_;
+  next_->slot += slots;
+  unsettled_.insert(place->segment);
   return Room::kThere;
 }
 
-// Changes current_ to a segment with space, or, after compaction, leaves it at the one that has some left.
+// Moves next_ to a segment with space, or, after compaction, leaves it at the one that has some left.
 LocalStore::Room LocalStore::OpenSegment(Purpose purpose) {
   std::optional<uint32_t> free, expired, mostly_dead;
   size_t num_free = 0;
@@ -110,8 +107,7 @@ LocalStore::Room LocalStore::OpenSegment(Purpose purpose) {
 
 void LocalStore::FillFromTheBeginning(uint32_t segment) {
   unwritten_.erase(segment);
-  current_ = segment;
-  next_slot_ = 0;
+  next_ = {.segment = segment, .slot = 0, .generation = book_.segments().at(segment).generation};
 }
 
 // A segment without pages becomes current, in a generation of its own, unless somebody still reads from it.
@@ -157,6 +153,7 @@ LocalStore::Room LocalStore::CreateSegment() {
 // Counts and remembers pages whose space is taken.
 void LocalStore::NoteEvicted(std::span<const StoreIndex::KeyedEntry> pages) {
   const int64_t now_us = time_.NowMicros();
+  const std::lock_guard lock(tally_mutex_);
   for (const auto& [key, entry] : pages) {
     misses_.Record(key, GetOutcome::kExpired);
     ++(entry.deadline_us <= now_us ? counters_.evicted_expired : counters_.evicted_before_deadline);
@@ -269,11 +266,11 @@ bool LocalStore::CommitMoves(std::span<const RecordWrite> writes,
       edit.MovePage(keys[i], *now[i], writes[i].place);
     }
   }
-  if (!is_sound) current_.reset();
+  if (!is_sound) next_.reset();
   if (!is_sound || edit.is_empty()) return is_sound;
   const bool is_committed = Commit(edit).ok();
   At("compact.after_index");
-  if (!is_committed) current_.reset();
+  if (!is_committed) next_.reset();
   return is_committed;
 }
 
@@ -293,7 +290,7 @@ Status LocalStore::DropMissingFiles() {
     EMBERKV_RETURN_IF_ERROR(Commit(edit));
     (void)files_.Remove(segment);
     unwritten_.erase(segment);
-    if (current_ == segment) current_.reset();
+    if (next_ && next_->segment == segment) next_.reset();
   }
   return Status::Ok();
 }

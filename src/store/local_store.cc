@@ -11,6 +11,7 @@
 #include <cstring>
 #include <future>
 #include <map>
+#include <thread>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -21,6 +22,7 @@ namespace emberkv {
 namespace {
 
 constexpr size_t kMaxTokensOfRecord = LocalStore::kMaxTokensOfRecord;
+constexpr unsigned kMaxReaders = 4;  // threads that copy out of memory: it takes no more to fill its bus
 constexpr int64_t kRecordMomentEveryUs = 60'000'000;
 constexpr size_t kErasedPerCommit = 8192;
 // Pages written before the next ones follow: long enough to pay for a sync, short enough to overlap.
@@ -43,7 +45,7 @@ uint64_t SegmentBytesFor(const LocalStoreOptions& options) {
 }
 
 Status CheckOptions(const LocalStoreOptions& options) {
-  if (options.retention.count() <= 0) return InvalidArgument("store: retention must be above 0");
+  if (options.retention.count() < 0) return InvalidArgument("store: retention must be above 0");
   if (options.segment_bytes % kSlotBytes != 0) {
     return InvalidArgument(fmt::format("store: segment_bytes is {}, must be a multiple of {}",
                                        options.segment_bytes, kSlotBytes));
@@ -54,6 +56,30 @@ Status CheckOptions(const LocalStoreOptions& options) {
                                        options.max_page_bytes, kMostBytes));
   }
   return Status::Ok();
+}
+
+// Fills in what was not given, and records what was.
+Status SettleSettings(LocalStoreOptions* options) {
+  const Result<StoreSettings> recorded = ReadSettings(options->directory);
+  StoreSettings settings = recorded.ok() ? *recorded : StoreSettings();
+  if (options->budget_bytes == 0 || options->retention.count() == 0) {
+    // Nothing is guessed where a record is damaged; a store may have none yet.
+    if (recorded.status().code() != StatusCode::kNotFound) EMBERKV_RETURN_IF_ERROR(recorded.status());
+    if (options->budget_bytes == 0 && !recorded.ok()) {
+      return InvalidArgument(options->directory + ": no budget is recorded here yet, and none was given");
+    }
+  }
+  if (options->budget_bytes != 0) settings.budget_bytes = options->budget_bytes;
+  if (options->retention.count() != 0) settings.retention = options->retention;
+  options->budget_bytes = settings.budget_bytes;
+  options->retention = settings.retention;
+  return Status::Ok();
+}
+
+Status RecordSettings(const LocalStoreOptions& options) {
+  const StoreSettings settings{options.budget_bytes, options.retention};
+  const Result<StoreSettings> recorded = ReadSettings(options.directory);
+  return recorded.ok() && *recorded == settings ? Status::Ok() : WriteSettings(options.directory, settings);
 }
 
 Result<DurableClock> ContinueTime(const StoreIndex& index, const LocalStoreOptions& options,
@@ -74,14 +100,15 @@ Result<DurableClock> ContinueTime(const StoreIndex& index, const LocalStoreOptio
 
 Result<std::unique_ptr<LocalStore>> LocalStore::Open(LocalStoreOptions options, const Clock* clock) {
   EMBERKV_RETURN_IF_ERROR(CheckOptions(options));
-  if (options.deadline_step.count() <= 0) options.deadline_step = options.retention / 64;
-  options.deadline_step = std::max(options.deadline_step, std::chrono::microseconds(1));
   if (options.io == nullptr) options.io = MakeSegmentIo();
   if (!options.failpoint) options.failpoint = [](std::string_view) {};
 
   EMBERKV_RETURN_IF_ERROR(PrepareStoreDirectory(options.directory));
   EMBERKV_ASSIGN_OR_RETURN(DirectoryLock lock, DirectoryLock::Take(options.directory));
   options.failpoint("open.locked");
+  EMBERKV_RETURN_IF_ERROR(SettleSettings(&options));
+  if (options.deadline_step.count() <= 0) options.deadline_step = options.retention / 64;
+  options.deadline_step = std::max(options.deadline_step, std::chrono::microseconds(1));
   EMBERKV_ASSIGN_OR_RETURN(const uint64_t segment_bytes,
                            ReadOrWriteFormat(options.directory, SegmentBytesFor(options)));
   options.failpoint("open.format");
@@ -92,6 +119,7 @@ Result<std::unique_ptr<LocalStore>> LocalStore::Open(LocalStoreOptions options, 
         fmt::format("store: a budget of {} bytes is too small: {} for the index and 2 segments of {} are needed",
                     options.budget_bytes, reserve_bytes, segment_bytes));
   }
+  EMBERKV_RETURN_IF_ERROR(RecordSettings(options));
   EMBERKV_ASSIGN_OR_RETURN(auto index, StoreIndex::Open(options.directory + "/index"));
   options.failpoint("open.index");
   EMBERKV_ASSIGN_OR_RETURN(const DurableClock time, ContinueTime(*index, options, clock));
@@ -116,7 +144,8 @@ LocalStore::LocalStore(LocalStoreOptions options, uint64_t segment_bytes, Direct
       files_(options_.directory, segment_bytes_, io_.get()),
       writer_(&files_, io_.get(), RecordBytes(kMaxTokensOfRecord, options_.max_page_bytes), failpoint_),
       compaction_credit_bytes_(segment_bytes_),
-      misses_(options_.remembered_misses) {}
+      misses_(options_.remembered_misses),
+      readers_(static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, kMaxReaders))) {}
 
 LocalStore::~LocalStore() {
   io_->Drain();
@@ -148,8 +177,7 @@ Status LocalStore::AdoptSegments() {
     const auto free_slots = static_cast<uint32_t>(segment_bytes_ / kSlotBytes) - segment.filled_slots;
     if (segment.pages() == 0 || free_slots <= most_free_slots) continue;
     most_free_slots = free_slots;
-    current_ = id;
-    next_slot_ = segment.filled_slots;
+    next_ = {.segment = id, .slot = segment.filled_slots, .generation = segment.generation};
   }
   recorded_us_ = time_.NowMicros() - kRecordMomentEveryUs;  // the first commit records the time
   return Status::Ok();
@@ -176,6 +204,7 @@ Status LocalStore::Commit(BookEdit& edit) {
   if (is_due) batch.PutMoment(now);
   EMBERKV_RETURN_IF_ERROR(index_->Commit(batch));
   if (is_due) recorded_us_ = now.durable_us;
+  const std::lock_guard lock(tally_mutex_);
   edit.Apply(&book_);
   return Status::Ok();
 }
@@ -233,7 +262,7 @@ std::vector<PutOutcome> LocalStore::Put(std::span<const PageRecord> pages) {
   const std::lock_guard lock(append_mutex_);
   if (lock_.is_in_place() && index_->is_in_place()) {
     std::vector<size_t> repeats;
-    WritePages(pages, TriagePages(pages, &outcomes, &repeats), &outcomes);
+    WritePages(pages, &outcomes, &repeats);
     std::unordered_map<BlockHash, PutOutcome, DigestHash> first;
     for (size_t i = 0; i < pages.size(); ++i) first.try_emplace(pages[i].key, outcomes[i]);
     for (const size_t i : repeats) {
@@ -245,19 +274,18 @@ std::vector<PutOutcome> LocalStore::Put(std::span<const PageRecord> pages) {
   return outcomes;
 }
 
-// Settles what needs no writing and returns the rest. Pages that are there are extended first, so that
-// making room for the others takes none of them.
-std::vector<size_t> LocalStore::TriagePages(std::span<const PageRecord> pages,
-                                            std::vector<PutOutcome>* outcomes,
+// Settles what needs no writing of pages [begin, end) and returns the rest. Pages that are there are extended
+// first, so that making room for the others of them takes none.
+std::vector<size_t> LocalStore::TriagePages(std::span<const PageRecord> pages, size_t begin, size_t end,
+                                            SeenKeys* seen, std::vector<PutOutcome>* outcomes,
                                             std::vector<size_t>* repeats) {
   std::vector<size_t> sound;
   std::vector<BlockHash> keys;
-  std::unordered_set<BlockHash, DigestHash> seen;
-  for (size_t i = 0; i < pages.size(); ++i) {
+  for (size_t i = begin; i < end; ++i) {
     if (!KeyMatchesParts(pages[i])) continue;  // kFailed
     if (IsTooLarge(pages[i])) {
       (*outcomes)[i] = PutOutcome::kRefusedTooLarge;
-    } else if (!seen.insert(pages[i].key).second) {
+    } else if (!seen->insert(pages[i].key).second) {
       repeats->push_back(i);
     } else {
       sound.push_back(i);
@@ -276,20 +304,21 @@ std::vector<size_t> LocalStore::TriagePages(std::span<const PageRecord> pages,
   return wanted;
 }
 
-// Writes in groups, which are synced and indexed in the order they were started while later ones are on
-// their way to the disk: the disk is never idle but for the last group's commit.
-void LocalStore::WritePages(std::span<const PageRecord> pages, std::span<const size_t> wanted,
-                            std::vector<PutOutcome>* outcomes) {
+// Writes in groups, which are synced and indexed in the order they were started while later ones are looked
+// up and on their way to the disk: the disk is never idle but for the first lookup and the last commit.
+void LocalStore::WritePages(std::span<const PageRecord> pages, std::vector<PutOutcome>* outcomes,
+                            std::vector<size_t>* repeats) {
   StartedGroups started;
   std::future<void> finishing;
-  if (wanted.size() > kPagesPerGroup) {
+  if (pages.size() > kPagesPerGroup) {
     finishing = std::async(std::launch::async | std::launch::deferred, [&] { FinishGroups(&started); });
   }
   std::vector<std::unique_ptr<PutGroup>> groups;
-  while (!wanted.empty()) {
-    if (started.has_failed()) current_.reset();
-    const auto some = wanted.first(std::min(wanted.size(), kPagesPerGroup));
-    wanted = wanted.subspan(some.size());
+  SeenKeys seen;
+  for (size_t begin = 0; begin < pages.size(); begin += kPagesPerGroup) {
+    if (started.has_failed()) next_.reset();
+    const size_t end = std::min(pages.size(), begin + kPagesPerGroup);
+    const std::vector<size_t> some = TriagePages(pages, begin, end, &seen, outcomes, repeats);
     auto group = std::make_unique<PutGroup>();
     for (const size_t i : some) {
       RecordWrite write{.page = pages[i], .place = {}, .status = {}};
@@ -310,7 +339,7 @@ void LocalStore::WritePages(std::span<const PageRecord> pages, std::span<const s
   } else {
     FinishGroups(&started);
   }
-  if (started.has_failed()) current_.reset();
+  if (started.has_failed()) next_.reset();
   unsettled_.clear();
   for (const std::unique_ptr<PutGroup>& group : groups) {
     for (size_t i = 0; i < group->writes.size(); ++i) {
@@ -383,7 +412,7 @@ bool LocalStore::CommitWrites(std::span<PutGroup* const> groups) {
 }
 
 void LocalStore::CountPuts(std::span<const PageRecord> pages, const std::vector<PutOutcome>& outcomes) {
-  const std::lock_guard lock(book_mutex_);
+  const std::lock_guard lock(tally_mutex_);
   for (size_t i = 0; i < pages.size(); ++i) {
     const BlockHash& key = pages[i].key;
     switch (outcomes[i]) {
@@ -415,8 +444,11 @@ void LocalStore::CountPuts(std::span<const PageRecord> pages, const std::vector<
 std::vector<bool> LocalStore::Extend(std::span<const BlockHash> keys) {
   std::vector<bool> is_there(keys.size());
   if (keys.empty()) return is_there;
+  // New pages, which most are, wait for no commit.
+  std::vector<std::optional<PageEntry>> entries = index_->Find(keys);
+  if (std::ranges::none_of(entries, [](const auto& entry) { return entry.has_value(); })) return is_there;
   const std::lock_guard lock(book_mutex_);
-  const std::vector<std::optional<PageEntry>> entries = index_->Find(keys);
+  entries = index_->Find(keys);
   const int64_t deadline_us = PromiseUntil();
   BookEdit edit(&book_);
   std::unordered_set<BlockHash, DigestHash> extended;
@@ -449,6 +481,7 @@ void LocalStore::Quarantine(std::span<const StoreIndex::KeyedEntry> pages) {
   if (edit.is_empty()) return;
   At("quarantine.before_index");
   if (!Commit(edit).ok()) return;
+  const std::lock_guard tally_lock(tally_mutex_);
   for (const BlockHash& key : hidden) misses_.Record(key, GetOutcome::kQuarantined);
 }
 
@@ -461,33 +494,38 @@ std::vector<bool> LocalStore::Contains(std::span<const BlockHash> keys) {
 
 void LocalStore::Touch(std::span<const BlockHash> keys) { (void)Extend(keys); }
 
-uint64_t LocalStore::EraseTenant(const Digest& tenant) {
+Result<uint64_t> LocalStore::EraseTenant(const Digest& tenant) {
   const std::scoped_lock lock(append_mutex_, book_mutex_);
-  const auto pages = index_->PagesOfTenant(tenant);
-  if (!pages.ok()) return 0;
-  uint64_t erased = 0;
-  std::span<const StoreIndex::KeyedEntry> rest = *pages;
+  EMBERKV_ASSIGN_OR_RETURN(const auto pages, index_->PagesOfTenant(tenant));
+  std::span<const StoreIndex::KeyedEntry> rest = pages;
   while (!rest.empty()) {
     const auto now = rest.first(std::min(rest.size(), kErasedPerCommit));
     BookEdit edit(&book_);
     for (const auto& [key, entry] : now) edit.RemovePage(key, entry);
     At("erase.before_index");
-    if (!Commit(edit).ok()) break;
+    const Status status = Commit(edit);
+    if (!status.ok()) {
+      return Unavailable(fmt::format("{} of {} pages erased: {}", pages.size() - rest.size(), pages.size(),
+                                     status.message()));
+    }
     At("erase.after_index");
+    const std::lock_guard tally_lock(tally_mutex_);
     for (const auto& [key, entry] : now) misses_.Forget(key);
-    erased += now.size();
     rest = rest.subspan(now.size());
   }
-  return erased;
+  return uint64_t{pages.size()};
 }
 
 StoreStats LocalStore::Stats() {
   const uint64_t index_bytes = index_->DiskBytes();
-  const std::lock_guard lock(book_mutex_);
+  const std::lock_guard lock(tally_mutex_);
   StoreStats stats = counters_;
   stats.budget_bytes = options_.budget_bytes;
   stats.used_bytes = book_.segments().size() * segment_bytes_ + index_bytes;
-  stats.promised_bytes = book_.promised_bytes(time_.NowMicros());
+  const int64_t now_us = time_.NowMicros();
+  stats.promised_bytes = book_.promised_bytes(now_us);
+  stats.retention_us = options_.retention.count();
+  stats.deadlines = book_.deadlines(now_us);
   stats.pages = book_.pages();
   stats.quarantined = misses_.count(GetOutcome::kQuarantined);
   return stats;

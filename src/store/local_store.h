@@ -22,11 +22,13 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/durable_clock.h"
 #include "base/status.h"
+#include "base/thread_pool.h"
 #include "store/directory_lock.h"
 #include "store/kv_store.h"
 #include "store/recent_keys.h"
@@ -41,8 +43,9 @@ namespace emberkv {
 
 struct LocalStoreOptions {
   std::string directory{};  // made if its parent is there
+  // Zero: as recorded in the store. What is given is recorded, and holds until something else is.
   uint64_t budget_bytes = 0;  // of disk: segments and index
-  std::chrono::microseconds retention = std::chrono::hours(72);
+  std::chrono::microseconds retention{0};  // of a new store, if zero: 72 h
   // Deadlines are rounded up to multiples of this: hits of a page that come closer together write once.
   // Zero: a 64th of the retention.
   std::chrono::microseconds deadline_step{0};
@@ -77,8 +80,7 @@ class LocalStore : public KvStore {
                                   std::chrono::milliseconds timeout) override;
   std::vector<bool> Contains(std::span<const BlockHash> keys) override;
   void Touch(std::span<const BlockHash> keys) override;
-  // 0 also when the index cannot be written: then nothing was erased.
-  uint64_t EraseTenant(const Digest& tenant) override;
+  Result<uint64_t> EraseTenant(const Digest& tenant) override;
   // Also notes files that were deleted from outside, and makes room ahead of need.
   uint64_t Sweep() override;
   StoreStats Stats() override;
@@ -88,8 +90,12 @@ class LocalStore : public KvStore {
   ScrubReport Scrub(uint64_t max_bytes);
   // Up to `limit` pages whose keys follow `after`, in the order of keys.
   Result<std::vector<StoreIndex::KeyedEntry>> List(const BlockHash& after, size_t limit) const;
+  // What a listed page says of itself, without its payload: sound if the key is the hash of its parts.
+  // kNotFound: it moved or went since it was listed. Extends nothing.
+  Result<PageHead> ReadHead(const StoreIndex::KeyedEntry& page);
 
   uint64_t segment_bytes() const { return segment_bytes_; }
+  std::chrono::microseconds retention() const { return options_.retention; }
   int64_t durable_now_us() const { return time_.NowMicros(); }
   // "io_uring, direct writes", or what is used instead and why.
   std::string IoDescription() const;
@@ -98,6 +104,7 @@ class LocalStore : public KvStore {
   class Reads;
   struct PutGroup;
   class StartedGroups;
+  using SeenKeys = std::unordered_set<BlockHash, DigestHash>;
   enum class Room { kThere, kFull, kFailed };
   enum class Purpose { kNewPage, kCompaction };
 
@@ -109,10 +116,10 @@ class LocalStore : public KvStore {
   void At(std::string_view point) const { failpoint_(point); }
   int64_t PromiseUntil() const;
   bool IsTooLarge(const PageRecord& page) const;
-  std::vector<size_t> TriagePages(std::span<const PageRecord> pages, std::vector<PutOutcome>* outcomes,
-                                  std::vector<size_t>* repeats);
-  void WritePages(std::span<const PageRecord> pages, std::span<const size_t> wanted,
-                  std::vector<PutOutcome>* outcomes);
+  std::vector<size_t> TriagePages(std::span<const PageRecord> pages, size_t begin, size_t end, SeenKeys* seen,
+                                  std::vector<PutOutcome>* outcomes, std::vector<size_t>* repeats);
+  void WritePages(std::span<const PageRecord> pages, std::vector<PutOutcome>* outcomes,
+                  std::vector<size_t>* repeats);
   void FinishGroups(StartedGroups* started);
   void SyncGroups(std::span<PutGroup* const> groups, std::map<uint32_t, Status>* failed);
   bool CommitWrites(std::span<PutGroup* const> groups);
@@ -140,12 +147,14 @@ class LocalStore : public KvStore {
   bool Compact(uint32_t segment);
   bool MovePages(std::span<const StoreIndex::KeyedEntry> pages);
   bool CommitMoves(std::span<const RecordWrite> writes, std::span<const StoreIndex::KeyedEntry> from);
-  void NoteEvicted(std::span<const StoreIndex::KeyedEntry> pages);  // book_mutex_ is held too
+  void NoteEvicted(std::span<const StoreIndex::KeyedEntry> pages);
   Status DropMissingFiles();  // book_mutex_ is held too
   Status FitBudget();         // likewise
 
   // local_read.cc
+  void ShareAmongReaders(int64_t reads, const ThreadPool::Body& body);
   Result<std::vector<uint8_t>> ReadRecord(const PageEntry& entry, bool from_disk);
+  Result<std::vector<uint8_t>> ReadStart(const PageEntry& entry, uint64_t bytes, bool from_disk);
 
   // Constant after construction.
   const LocalStoreOptions options_;
@@ -164,21 +173,26 @@ class LocalStore : public KvStore {
   std::mutex append_mutex_;
   // Guarded by append_mutex_.
   RecordWriter writer_;
-  std::optional<uint32_t> current_;  // the segment being filled
-  uint32_t next_slot_ = 0;           // in it
+  std::optional<RecordPlace> next_;  // of the next record, in the segment being filled
   std::set<uint32_t> unsettled_;     // segments with records that the index does not name yet
   std::set<uint32_t> unwritten_;     // segments whose generation is durable, and nothing was written in it
   uint64_t compaction_credit_bytes_ = 0;
 
+  // Held by whoever changes the index, for as long as the disk takes.
   std::mutex book_mutex_;
-  // Guarded by book_mutex_.
-  SegmentBook book_;
+  int64_t recorded_us_ = 0;  // guarded by book_mutex_: durable time of the last recorded moment
+  // Never held while the disk is at work, so that what is counted can be told while it hangs. Taken last.
+  std::mutex tally_mutex_;
+  SegmentBook book_;  // changed with both of these mutexes held, read with either
+  // Guarded by tally_mutex_.
   MissReasons misses_;
   StoreStats counters_;  // what is counted since opening; the rest is filled in by Stats
-  int64_t recorded_us_ = 0;  // durable time of the last recorded moment
 
   std::mutex scrub_mutex_;
   BlockHash scrubbed_to_;  // guarded by scrub_mutex_
+
+  std::mutex readers_mutex_;
+  ThreadPool readers_;  // shared reads from memory; guarded by readers_mutex_
 
   std::atomic<size_t> reads_in_flight_{0};
   RecentKeys read_lately_{size_t{1} << 17};

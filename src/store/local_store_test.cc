@@ -85,6 +85,71 @@ TEST(LocalStore, ASmallerBudgetGivesFreeSegmentsBackAndKeepsPromises) {
   EXPECT_THAT(ReadPages(harness.store(), kept), Each(GetOutcome::kHit));
 }
 
+TEST(LocalStore, AFreshStoreTakesSpaceAsItFills) {
+  constexpr uint64_t kSegment = uint64_t{8} << 20;
+  LocalHarness harness(uint64_t{64} << 20, kSegment);
+  PutPage(harness.store(), MakeTestPage(1, kPayload));
+  struct stat status;
+  ASSERT_EQ(::stat(SegmentPath(harness.directory(), 1).c_str(), &status), 0);
+  EXPECT_EQ(static_cast<uint64_t>(status.st_size), kSegment);
+  EXPECT_LT(static_cast<uint64_t>(status.st_blocks) * 512, kSegment / 4);
+  EXPECT_GE(harness.store().Stats().used_bytes, kSegment) << "the budget counts it whole";
+  const auto pages = MakeTestPages(2, 350, kPayload);
+  EXPECT_THAT(PutPages(harness.store(), pages), Each(PutOutcome::kStored));
+  EXPECT_GE(DiskUse(harness.directory()), pages.size() * RecordBytes(128, kPayload));
+  EXPECT_THAT(ReadPages(harness.store(), pages), Each(GetOutcome::kHit));
+}
+
+TEST(LocalStore, KeepsTheBudgetAndTheRetentionItWasLastOpenedWith) {
+  LocalHarness harness;
+  harness.options().budget_bytes = 0;
+  harness.options().retention = std::chrono::microseconds(0);
+  harness.Reopen(Reboot::kNo);
+  EXPECT_EQ(harness.store().Stats().budget_bytes, LocalHarness::kBudgetBytes);
+  EXPECT_EQ(harness.local().retention(), kContractRetention);
+  harness.options().budget_bytes = 2 * LocalHarness::kBudgetBytes;
+  harness.options().retention = std::chrono::hours(5);
+  harness.Reopen(Reboot::kNo);
+  harness.options().budget_bytes = 0;
+  harness.options().retention = std::chrono::microseconds(0);
+  harness.Reopen(Reboot::kNo);
+  EXPECT_EQ(harness.store().Stats().budget_bytes, 2 * LocalHarness::kBudgetBytes);
+  EXPECT_EQ(harness.local().retention(), std::chrono::hours(5));
+}
+
+TEST(LocalStore, ANewStoreNeedsABudgetAndDamagedSettingsAreNotGuessed) {
+  LocalHarness harness;
+  const TemporaryDirectory directory;
+  LocalStoreOptions options{.directory = directory.path() + "/new"};
+  const auto store = LocalStore::Open(options, &harness.clock());
+  ASSERT_FALSE(store.ok());
+  EXPECT_THAT(store.status().message(), HasSubstr("no budget is recorded"));
+
+  harness.Close();
+  std::ofstream(harness.directory() + "/SETTINGS") << "budget_bytes 10485760\nretention";
+  options = harness.options();
+  options.budget_bytes = 0;
+  EXPECT_THAT(LocalStore::Open(options, &harness.clock()).status().message(), HasSubstr("SETTINGS"));
+  harness.Open();  // with both given
+  harness.Close();
+  EXPECT_TRUE(LocalStore::Open(options, &harness.clock()).ok());
+}
+
+TEST(LocalStore, ReadsHeadsWithoutPayloads) {
+  LocalHarness harness;
+  const TestPage page = MakeTestPage(3, kPayload);
+  PutPage(harness.store(), page);
+  const auto listed = harness.local().List({}, 1).value().front();
+  harness.Damage(page.key);  // in its payload, which a head does not vouch for
+  const auto head = harness.local().ReadHead(listed);
+  ASSERT_TRUE(head.ok()) << head.status().ToString();
+  EXPECT_EQ(head->parent, page.parent);
+  EXPECT_EQ(head->provenance, page.provenance);
+  EXPECT_EQ(head->tokens, page.tokens);
+  StoredBytes(harness.directory(), listed.second.place).Flip(RecordHeadBytes(128) - 1);
+  EXPECT_EQ(harness.local().ReadHead(listed).status().code(), StatusCode::kDataLoss);
+}
+
 // Every second page is used again, so that no segment ever expires as a whole.
 TEST(LocalStore, MostlyDeadSegmentsAreCompactedToMakeRoom) {
   LocalHarness harness;

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -84,6 +85,9 @@ class FaultySegmentIo : public SegmentIo {
   std::atomic<int> read_error{0};
   std::atomic<int> write_error{0};
   std::atomic<bool> holds_reads{false};
+  // The next syncs fail, each not before so many bytes were written.
+  std::atomic<int> syncs_to_fail{0};
+  std::atomic<uint64_t> written_before_sync_fails{0};
   std::atomic<bool> is_memory_cold{false};
   std::atomic<uint64_t> bytes_written{0};
 
@@ -102,10 +106,17 @@ class FaultySegmentIo : public SegmentIo {
   int Open(const std::string& path, int flags) override {
     return open_error != 0 ? -open_error : inner_->Open(path, flags);
   }
-  int Allocate(int fd, uint64_t bytes) override {
-    return allocate_error != 0 ? -allocate_error : inner_->Allocate(fd, bytes);
+  int Allocate(int fd, uint64_t offset, uint64_t bytes) override {
+    return allocate_error != 0 ? -allocate_error : inner_->Allocate(fd, offset, bytes);
   }
-  int Sync(int fd) override { return sync_error != 0 ? -sync_error : inner_->Sync(fd); }
+  int Sync(int fd) override {
+    if (syncs_to_fail > 0) {
+      --syncs_to_fail;
+      while (bytes_written < written_before_sync_fails) std::this_thread::yield();
+      return -EIO;
+    }
+    return sync_error != 0 ? -sync_error : inner_->Sync(fd);
+  }
   void Start(Transfer transfer) override {
     const bool is_read = transfer.kind == Transfer::Kind::kRead;
     const int error = is_read ? read_error : write_error;

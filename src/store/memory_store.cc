@@ -166,13 +166,13 @@ void MemoryStore::Touch(std::span<const BlockHash> keys) {
   for (const BlockHash& key : keys) book_.Extend(key, clock_->MonotonicMicros());
 }
 
-uint64_t MemoryStore::EraseTenant(const Digest& tenant) {
+Result<uint64_t> MemoryStore::EraseTenant(const Digest& tenant) {
   const std::lock_guard lock(mutex_);
-  return std::erase_if(pages_, [&](const auto& entry) {
+  return uint64_t{std::erase_if(pages_, [&](const auto& entry) {
     if (entry.second->tenant != tenant) return false;
     book_.Remove(entry.first);
     return true;
-  });
+  })};
 }
 
 uint64_t MemoryStore::Sweep() {

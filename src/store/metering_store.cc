@@ -85,7 +85,7 @@ void MeteringStore::Touch(std::span<const BlockHash> keys) {
   inner_->Touch(keys);
 }
 
-uint64_t MeteringStore::EraseTenant(const Digest& tenant) {
+Result<uint64_t> MeteringStore::EraseTenant(const Digest& tenant) {
   const Timing timing(this, &StoreMeter::erase_tenant, 1);
   return inner_->EraseTenant(tenant);
 }

@@ -47,7 +47,7 @@ class MeteringStore : public KvStore {
                                   std::chrono::milliseconds timeout) override;
   std::vector<bool> Contains(std::span<const BlockHash> keys) override;
   void Touch(std::span<const BlockHash> keys) override;
-  uint64_t EraseTenant(const Digest& tenant) override;
+  Result<uint64_t> EraseTenant(const Digest& tenant) override;
   uint64_t Sweep() override;
   StoreStats Stats() override { return inner_->Stats(); }
 

@@ -53,7 +53,7 @@ class SlowStore : public KvStore {
     return std::vector<bool>(keys.size());
   }
   void Touch(std::span<const BlockHash> /*keys*/) override { clock_->Advance(takes_us); }
-  uint64_t EraseTenant(const Digest& /*tenant*/) override {
+  Result<uint64_t> EraseTenant(const Digest& /*tenant*/) override {
     clock_->Advance(takes_us);
     return 0;
   }
@@ -87,7 +87,7 @@ TEST_F(MeteringStoreTest, EachOperationHasItsOwnNumbers) {
   slow_->takes_us = 300;
   store_.Touch(keys);
   slow_->takes_us = 400;
-  store_.EraseTenant(TestTenant(1));
+  EXPECT_TRUE(store_.EraseTenant(TestTenant(1)).ok());
   slow_->takes_us = 500;
   store_.Sweep();
 

@@ -1,13 +1,16 @@
 #include "store/record_format.h"
 
 #include <fmt/format.h>
-#define XXH_INLINE_ALL  // half again as fast as the library's build of it, and with a state on the stack
-#include <xxhash.h>
 
+#include <array>
 #include <bit>
 #include <cassert>
 #include <cstddef>
 #include <cstring>
+#include <iterator>
+
+#include "base/isa.h"
+#include "store/record_checksum.h"
 
 namespace emberkv {
 namespace {
@@ -17,19 +20,19 @@ static_assert(std::endian::native == std::endian::little, "stored integers are l
 constexpr char kMagic[8] = {'E', 'M', 'B', 'R', 'P', 'A', 'G', 'E'};
 constexpr size_t kChecksumAt = offsetof(RecordHeader, checksum);
 
-XXH128_canonical_t Checksum(const RecordPieces& pieces) {
-  XXH3_state_t state;
-  XXH3_128bits_reset(&state);
-  XXH3_128bits_update(&state, pieces.head.data(), kChecksumAt);
+using Checksum = std::array<uint8_t, kChecksumBytes>;
+static_assert(sizeof(Checksum) == sizeof(RecordHeader::checksum));
+
+Checksum ChecksumOf(const RecordPieces& pieces) {
   const std::span<const uint8_t> tokens = pieces.head.subspan(sizeof(RecordHeader));
-  XXH3_128bits_update(&state, tokens.data(), tokens.size());
-  XXH3_128bits_update(&state, pieces.payload.data(), pieces.payload.size());
-  XXH3_128bits_update(&state, pieces.padding.data(), pieces.padding.size());
-  XXH128_canonical_t checksum;
-  XXH128_canonicalFromHash(&checksum, XXH3_128bits_digest(&state));
+  const ByteRun runs[] = {{pieces.head.data(), kChecksumAt},
+                          {tokens.data(), tokens.size()},
+                          {pieces.payload.data(), pieces.payload.size()},
+                          {pieces.padding.data(), pieces.padding.size()}};
+  Checksum checksum;
+  EMBERKV_FOR_ACTIVE_ISA(ChecksumOfRuns)(runs, std::size(runs), checksum.data());
   return checksum;
 }
-static_assert(sizeof(XXH128_canonical_t) == sizeof(RecordHeader::checksum));
 
 }  // namespace
 
@@ -60,9 +63,8 @@ void EncodeRecord(const PageRecord& page, const RecordPlace& place, std::span<ui
   }
   const size_t end = head_bytes + page.payload.size();
   std::memset(out.data() + end, 0, out.size() - end);
-  const XXH128_canonical_t checksum =
-      Checksum(SplitRecord(out, page.tokens.size(), page.payload.size()));
-  std::memcpy(out.data() + kChecksumAt, &checksum, sizeof checksum);
+  const Checksum checksum = ChecksumOf(SplitRecord(out, page.tokens.size(), page.payload.size()));
+  std::memcpy(out.data() + kChecksumAt, checksum.data(), checksum.size());
 }
 
 RecordPieces SplitRecord(std::span<const uint8_t> record, size_t num_tokens, size_t payload_bytes) {
@@ -90,8 +92,8 @@ Result<RecordHeader> CheckRecord(const RecordPieces& pieces, const RecordPlace& 
     return DataLoss(fmt::format("record: written for segment {} slot {} generation {}", header.segment,
                                 header.slot, header.generation));
   }
-  const XXH128_canonical_t checksum = Checksum(pieces);
-  if (std::memcmp(&checksum, header.checksum, sizeof checksum) != 0) {
+  const Checksum checksum = ChecksumOf(pieces);
+  if (std::memcmp(checksum.data(), header.checksum, checksum.size()) != 0) {
     return DataLoss("record: checksum mismatch");
   }
   return header;
@@ -125,6 +127,20 @@ Result<ParsedRecord> ParseRecord(std::span<const uint8_t> record, const RecordPl
                  header.tenant, parsed.tokens, pieces.payload};
   if (!KeyMatchesParts(parsed.page)) return DataLoss("record: the key is not the hash of its parts");
   return parsed;
+}
+
+Result<PageHead> ParseHead(std::span<const uint8_t> bytes, const BlockHash& key) {
+  RecordHeader header;
+  if (bytes.size() < sizeof header) return DataLoss("record: shorter than its header");
+  std::memcpy(&header, bytes.data(), sizeof header);
+  if (RecordHeadBytes(header.num_tokens) != bytes.size()) {
+    return DataLoss("record: its lengths are not those of the index");
+  }
+  PageHead head{header.parent, {header.replayed_at}, std::vector<int32_t>(header.num_tokens)};
+  const std::span<const uint8_t> tokens = bytes.subspan(sizeof header);
+  if (!tokens.empty()) std::memcpy(head.tokens.data(), tokens.data(), tokens.size());
+  if (HashBlock(head.parent, head.provenance, head.tokens) == key) return head;
+  return DataLoss("record: the key is not the hash of its parts");
 }
 
 }  // namespace emberkv

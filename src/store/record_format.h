@@ -88,4 +88,13 @@ struct ParsedRecord {
 };
 Result<ParsedRecord> ParseRecord(std::span<const uint8_t> record, const RecordPlace& place);
 
+// A stored page but for its payload.
+struct PageHead {
+  BlockHash parent;
+  Provenance provenance;
+  std::vector<int32_t> tokens;
+};
+// From the RecordHeadBytes of the page under `key`, which is the hash of all that is in the head.
+Result<PageHead> ParseHead(std::span<const uint8_t> bytes, const BlockHash& key);
+
 }  // namespace emberkv

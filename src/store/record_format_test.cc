@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+
+#include "base/isa.h"
 #include "store/test_pages.h"
 
 namespace emberkv {
@@ -33,6 +36,19 @@ TEST(RecordFormat, ParsingGivesBackThePage) {
     EXPECT_EQ(parsed->page.tenant, page.tenant);
     EXPECT_EQ(parsed->tokens, page.tokens);
     EXPECT_TRUE(std::ranges::equal(parsed->page.payload, page.payload));
+  }
+}
+
+TEST(RecordFormat, AllInstructionSetsGiveTheSameChecksum) {
+  for (const size_t payload_bytes : {size_t{0}, size_t{1}, size_t{200}, size_t{1000}, size_t{113'920}}) {
+    const TestPage page = MakeTestPage(1, payload_bytes);
+    std::optional<std::vector<uint8_t>> first;
+    for (const Isa isa : SupportedIsas()) {
+      const ScopedIsa scope(isa);
+      const std::vector<uint8_t> record = RecordOf(page);
+      EXPECT_TRUE(!first || *first == record) << IsaName(isa) << ", " << payload_bytes << " bytes";
+      first = record;
+    }
   }
 }
 

@@ -48,7 +48,13 @@ std::unique_ptr<RecordWriter::Group> RecordWriter::Start(std::span<RecordWrite> 
 }
 
 void RecordWriter::StartPart(Group::Part* part) {
-  Result<std::shared_ptr<const OpenFile>> file = files_->Writer(part->writes.front().place.segment);
+  const uint32_t segment = part->writes.front().place.segment;
+  Result<std::shared_ptr<const OpenFile>> file = files_->Writer(segment);
+  if (file.ok()) {
+    const RecordWrite& last = part->writes.back();
+    const Status space = files_->TakeSpace(segment, last.place.offset() + last.record_bytes());
+    if (!space.ok()) file = space;
+  }
   if (!file.ok()) {
     part->status = file.status();
     return;

@@ -16,6 +16,21 @@ uint64_t SegmentBook::promised_bytes(int64_t now_us) const {
   return bytes;
 }
 
+std::vector<DeadlineSum> SegmentBook::deadlines(int64_t now_us) const {
+  std::map<int64_t, DeadlineSum> sums;
+  for (const auto& [id, entry] : segments_) {
+    for (auto it = entry.by_deadline.upper_bound(now_us); it != entry.by_deadline.end(); ++it) {
+      DeadlineSum& sum = sums[it->first];
+      sum.left_us = it->first - now_us;
+      sum.pages += it->second.pages;
+      sum.bytes += it->second.bytes;
+    }
+  }
+  std::vector<DeadlineSum> list;
+  for (const auto& [deadline_us, sum] : sums) list.push_back(sum);
+  return list;
+}
+
 int64_t SegmentBook::last_deadline_us() const {
   int64_t last = 0;
   for (const auto& [id, entry] : segments_) last = std::max(last, entry.last_deadline_us());

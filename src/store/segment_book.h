@@ -8,7 +8,9 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <vector>
 
+#include "store/kv_store.h"
 #include "store/store_index.h"
 
 namespace emberkv {
@@ -23,6 +25,7 @@ class SegmentBook {
 
   uint64_t pages() const;
   uint64_t promised_bytes(int64_t now_us) const;
+  std::vector<DeadlineSum> deadlines(int64_t now_us) const;  // of promised pages, soonest first
   int64_t last_deadline_us() const;  // of all pages; 0 without any
 
  private:

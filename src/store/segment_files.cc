@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -21,6 +22,9 @@ constexpr std::string_view kHalfMade = ".new";
 
 // Segments open for reading, with two descriptors each: far below the usual limit of 1024.
 constexpr size_t kMaxOpenReaders = 128;
+
+// A segment takes its space in so many steps.
+constexpr uint64_t kSpaceSteps = 8;
 
 Status Failed(const std::string& what, int error) {
   const std::string message = fmt::format("{}: {}", what, std::strerror(error));
@@ -61,13 +65,37 @@ Result<std::vector<uint32_t>> SegmentFiles::List() const {
   return segments;
 }
 
-Status SegmentFiles::FillNewFile(const std::string& path) {
+Status SegmentFiles::MakeNewFile(const std::string& path) {
   const int fd = io_->Open(path, O_RDWR | O_CREAT | O_TRUNC);
   if (fd < 0) return Failed(path, -fd);
-  int error = -io_->Allocate(fd, segment_bytes_);
+  int error = ::ftruncate(fd, static_cast<off_t>(segment_bytes_)) == 0 ? 0 : errno;
   if (error == 0) error = -io_->Sync(fd);
   ::close(fd);
   return error == 0 ? Status::Ok() : Failed(path, error);
+}
+
+// Making a file take space waits for what is being written to it, so it is done seldom, and not at all for a
+// file that has all of its space.
+Status SegmentFiles::TakeSpace(uint32_t segment, uint64_t end) {
+  uint64_t taken = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    taken = files_[segment].taken_bytes;
+  }
+  if (end <= taken) return Status::Ok();
+  const std::string path = PathOf(segment);
+  const int fd = io_->Open(path, O_WRONLY);
+  if (fd < 0) return Failed(path, -fd);
+  struct stat status;
+  const bool has_all = ::fstat(fd, &status) == 0 && static_cast<uint64_t>(status.st_blocks) * 512 >= segment_bytes_;
+  const uint64_t step = std::max<uint64_t>(segment_bytes_ / kSpaceSteps, 1);
+  const uint64_t wanted = has_all ? segment_bytes_ : std::min(segment_bytes_, (end + step - 1) / step * step);
+  const int error = has_all ? 0 : -io_->Allocate(fd, taken, wanted - taken);
+  ::close(fd);
+  if (error != 0) return Failed(path, error);
+  const std::lock_guard lock(mutex_);
+  files_[segment].taken_bytes = wanted;
+  return Status::Ok();
 }
 
 Status SegmentFiles::SyncDirectory() const {
@@ -81,7 +109,7 @@ Status SegmentFiles::SyncDirectory() const {
 Status SegmentFiles::Create(uint32_t segment) {
   const std::string path = PathOf(segment);
   const std::string half_made = path + std::string(kHalfMade);
-  Status status = FillNewFile(half_made);
+  Status status = MakeNewFile(half_made);
   if (status.ok() && ::rename(half_made.c_str(), path.c_str()) != 0) status = Failed(path, errno);
   if (status.ok()) status = SyncDirectory();
   if (!status.ok()) {

@@ -1,4 +1,4 @@
-// The segment files of a store directory: creating them whole, opening them when needed, and pins that
+// The segment files of a store directory: making them, giving them space as they fill, opening them when needed, and pins that
 // keep a segment from being written again while its records are read.
 //
 // Thread-safe. A segment's generation counts how often it was emptied; a pin is given for one generation
@@ -42,7 +42,7 @@ class SegmentFiles {
   // Numbers of the files that are there. Removes what a crash left half-made.
   Result<std::vector<uint32_t>> List() const;
 
-  // Makes a file of full size, durably: either all of it is there afterwards or none.
+  // Makes a file of full size that takes no space yet, durably: it is there afterwards or it is not.
   Status Create(uint32_t segment);
   // Takes note of a file that is there.
   void Adopt(uint32_t segment, uint64_t generation);
@@ -66,6 +66,10 @@ class SegmentFiles {
   // file was deleted.
   Result<std::shared_ptr<const OpenFile>> Writer(uint32_t segment);
 
+  // Takes space for what is to be written before `end`, and some more: an eighth of the segment at a time. For
+  // the one thread that writes.
+  Status TakeSpace(uint32_t segment, uint64_t end);
+
   // Whether writes go past the page cache, as far as is known.
   bool is_direct() const;
 
@@ -74,11 +78,12 @@ class SegmentFiles {
     uint64_t generation = 0;
     uint32_t pins = 0;
     Readers readers;
+    uint64_t taken_bytes = 0;  // from the beginning, as far as is known
     bool is_removed = false;
   };
 
   std::string PathOf(uint32_t segment) const;
-  Status FillNewFile(const std::string& path);
+  Status MakeNewFile(const std::string& path);
   // The mutex is held.
   Status OpenReaders(uint32_t segment, File* file);
   void CloseReaders(File* file);

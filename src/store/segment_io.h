@@ -32,7 +32,7 @@ class SegmentIo {
   virtual ~SegmentIo() = default;
 
   virtual int Open(const std::string& path, int flags) = 0;
-  virtual int Allocate(int fd, uint64_t bytes) = 0;  // reserves the space for good
+  virtual int Allocate(int fd, uint64_t offset, uint64_t bytes) = 0;  // takes the space for good
   virtual int Sync(int fd) = 0;
   virtual void Start(Transfer transfer) = 0;
   // Reads what memory holds already, without waiting for a device: all of it, or less than asked for.

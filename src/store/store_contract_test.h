@@ -186,19 +186,19 @@ TYPED_TEST_P(StoreContract, Case_R03_ADamagedPageIsQuarantinedUntilItIsStoredAga
 TYPED_TEST_P(StoreContract, Case_T04_ErasingATenantHidesItsPagesAndNoOthers) {
   const auto theirs = this->StoreNewPages(5, 1);
   const auto others = this->StoreNewPages(5, 2);
-  EXPECT_EQ(this->store().EraseTenant(TestTenant(1)), 5u);
+  EXPECT_EQ(*this->store().EraseTenant(TestTenant(1)), 5u);
   EXPECT_THAT(ReadPages(this->store(), theirs), ::testing::Each(GetOutcome::kNeverSeen));
   EXPECT_THAT(this->store().Contains(KeysOf(theirs)), ::testing::Each(false));
   this->ExpectAllHit(others);
   EXPECT_EQ(this->store().Stats().pages, 5u);
-  EXPECT_EQ(this->store().EraseTenant(TestTenant(1)), 0u);
+  EXPECT_EQ(*this->store().EraseTenant(TestTenant(1)), 0u);
   EXPECT_THAT(PutPages(this->store(), theirs), ::testing::Each(PutOutcome::kStored));
   this->ExpectAllHit(theirs);
 }
 
 TYPED_TEST_P(StoreContract, AnErasedTenantsSpaceIsUsedAgain) {
   const auto filling = this->FillUp(1);
-  EXPECT_EQ(this->store().EraseTenant(TestTenant(1)), filling.stored.size());
+  EXPECT_EQ(*this->store().EraseTenant(TestTenant(1)), filling.stored.size());
   EXPECT_EQ(this->store().Stats().promised_bytes, 0u);
   this->ExpectAllHit(this->StoreNewPages(this->kBatch, 2));
 }
@@ -397,7 +397,7 @@ TYPED_TEST_P(StoreContract, ConcurrentPutsOfOneKeyStoreItOnce) {
     }
     this->ExpectAllHit(pages);
     EXPECT_EQ(this->store().Stats().pages, pages.size());
-    EXPECT_EQ(this->store().EraseTenant(TestTenant(1)), pages.size());
+    EXPECT_EQ(*this->store().EraseTenant(TestTenant(1)), pages.size());
   }
 }
 
@@ -422,7 +422,7 @@ TYPED_TEST_P(StoreContract, ConcurrentUseServesRightBytesOnly) {
           this->store().Contains(KeysOf(some));
           break;
         case 4:
-          if (round % 8 == 0) this->store().EraseTenant(TestTenant(2));
+          if (round % 8 == 0) (void)this->store().EraseTenant(TestTenant(2));
           this->store().Sweep();
           this->clock().Advance(kRetentionUs / 10);
           break;

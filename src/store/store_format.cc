@@ -21,8 +21,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kFormatFile = "FORMAT";
-constexpr const char* kHalfMadeFile = "FORMAT.new";
-constexpr uint64_t kMaxFormatBytes = 4096;
+constexpr const char* kSettingsFile = "SETTINGS";
+constexpr const char* kHalfMade = ".new";
+constexpr uint64_t kMaxTextBytes = 4096;
 
 Status Failed(const std::string& path) {
   return Unavailable(fmt::format("{}: {}", path, std::strerror(errno)));
@@ -37,11 +38,10 @@ Status SyncPath(const std::string& path) {
   return status;
 }
 
-Status WriteFormat(const std::string& directory, uint64_t segment_bytes) {
-  const std::string text =
-      fmt::format("emberkv store\nversion {}\nsegment_bytes {}\n", kStoreFormatVersion, segment_bytes);
-  const std::string half_made = directory + "/" + kHalfMadeFile;
-  const std::string path = directory + "/" + kFormatFile;
+// Durably: afterwards the file holds all of the text, and after a crash all of it or what was there before.
+Status WriteTextFile(const std::string& directory, const std::string& name, const std::string& text) {
+  const std::string path = directory + "/" + name;
+  const std::string half_made = path + kHalfMade;
   const int fd = ::open(half_made.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0) return Failed(half_made);
   const bool is_written = ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
@@ -51,6 +51,12 @@ Status WriteFormat(const std::string& directory, uint64_t segment_bytes) {
   EMBERKV_RETURN_IF_ERROR(written);
   if (::rename(half_made.c_str(), path.c_str()) != 0) return Failed(path);
   return SyncPath(directory);
+}
+
+Status WriteFormat(const std::string& directory, uint64_t segment_bytes) {
+  return WriteTextFile(
+      directory, kFormatFile,
+      fmt::format("emberkv store\nversion {}\nsegment_bytes {}\n", kStoreFormatVersion, segment_bytes));
 }
 
 Result<uint64_t> ParseFormat(const std::string& path, const std::string& text) {
@@ -81,7 +87,7 @@ Status PrepareStoreDirectory(const std::string& directory) {
   for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename();
     has_format |= name == kFormatFile;
-    if (name != kHalfMadeFile && name != DirectoryLock::kFileName) foreign = name;
+    if (name != kFormatFile + std::string(kHalfMade) && name != DirectoryLock::kFileName) foreign = name;
   }
   if (error) return Unavailable(directory + ": " + error.message());
   if (has_format || foreign.empty()) return Status::Ok();
@@ -91,14 +97,33 @@ Status PrepareStoreDirectory(const std::string& directory) {
 
 Result<uint64_t> ReadOrWriteFormat(const std::string& directory, uint64_t segment_bytes) {
   const std::string path = directory + "/" + kFormatFile;
-  ::unlink((directory + "/" + kHalfMadeFile).c_str());
+  ::unlink((path + kHalfMade).c_str());
   if (::access(path.c_str(), F_OK) != 0) {
     if (errno != ENOENT) return Failed(path);
     EMBERKV_RETURN_IF_ERROR(WriteFormat(directory, segment_bytes));
     return segment_bytes;
   }
-  EMBERKV_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxFormatBytes));
+  EMBERKV_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxTextBytes));
   return ParseFormat(path, text);
+}
+
+Result<StoreSettings> ReadSettings(const std::string& directory) {
+  const std::string path = directory + "/" + kSettingsFile;
+  if (::access(path.c_str(), F_OK) != 0 && errno == ENOENT) return NotFound(path + ": no such file");
+  EMBERKV_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxTextBytes));
+  unsigned long long budget_bytes = 0;
+  long long retention_us = 0;
+  if (std::sscanf(text.c_str(), "budget_bytes %llu\nretention_us %lld\n", &budget_bytes, &retention_us) != 2 ||
+      budget_bytes == 0 || retention_us <= 0) {
+    return DataLoss(path + ": budget_bytes or retention_us is missing or 0");
+  }
+  return StoreSettings{budget_bytes, std::chrono::microseconds(retention_us)};
+}
+
+Status WriteSettings(const std::string& directory, const StoreSettings& settings) {
+  return WriteTextFile(directory, kSettingsFile,
+                       fmt::format("budget_bytes {}\nretention_us {}\n", settings.budget_bytes,
+                                   settings.retention.count()));
 }
 
 }  // namespace emberkv

@@ -1,8 +1,10 @@
-// What makes a directory a store: its FORMAT file, a few lines of text that say which version wrote it.
+// The text files of a store directory: FORMAT, which makes it a store and says which version wrote it, and
+// SETTINGS, which keeps what the store was last opened with.
 //
 // Called by whoever opens a store, one thread at a time.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -18,5 +20,16 @@ Status PrepareStoreDirectory(const std::string& directory);
 // The segment size of the store; a new one gets `segment_bytes`. Refuses unknown versions. The caller
 // holds the directory's lock.
 Result<uint64_t> ReadOrWriteFormat(const std::string& directory, uint64_t segment_bytes);
+
+// What may change each time the store is opened.
+struct StoreSettings {
+  uint64_t budget_bytes = 0;
+  std::chrono::microseconds retention = std::chrono::hours(72);
+
+  bool operator==(const StoreSettings&) const = default;
+};
+// kNotFound: none are recorded. The caller of either holds the directory's lock.
+Result<StoreSettings> ReadSettings(const std::string& directory);
+Status WriteSettings(const std::string& directory, const StoreSettings& settings);
 
 }  // namespace emberkv

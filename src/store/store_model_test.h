@@ -193,9 +193,10 @@ class StoreModel {
       state.is_stored = false;
       state.may_miss_as.insert(GetOutcome::kNeverSeen);
     }
-    const uint64_t erased = harness_.store().EraseTenant(TestTenant(tenant));
-    EXPECT_GE(erased, least);
-    EXPECT_LE(erased, most);
+    const Result<uint64_t> erased = harness_.store().EraseTenant(TestTenant(tenant));
+    ASSERT_TRUE(erased.ok()) << erased.status().ToString();
+    EXPECT_GE(*erased, least);
+    EXPECT_LE(*erased, most);
   }
 
   void Sweep() {

@@ -91,8 +91,8 @@ int SystemIo::Open(const std::string& path, int flags) {
   return fd < 0 ? -errno : fd;
 }
 
-int SystemIo::Allocate(int fd, uint64_t bytes) {
-  return -::posix_fallocate(fd, 0, static_cast<off_t>(bytes));
+int SystemIo::Allocate(int fd, uint64_t offset, uint64_t bytes) {
+  return -::posix_fallocate(fd, static_cast<off_t>(offset), static_cast<off_t>(bytes));
 }
 
 int SystemIo::Sync(int fd) { return ::fdatasync(fd) == 0 ? 0 : -errno; }

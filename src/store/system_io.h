@@ -11,7 +11,7 @@ namespace emberkv {
 class SystemIo : public SegmentIo {
  public:
   int Open(const std::string& path, int flags) override;
-  int Allocate(int fd, uint64_t bytes) override;
+  int Allocate(int fd, uint64_t offset, uint64_t bytes) override;
   int Sync(int fd) override;
   int64_t ReadCached(int fd, uint64_t offset, std::span<const iovec> into) override;
   void Drain() override;

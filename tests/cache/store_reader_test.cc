@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <latch>
 #include <optional>
+#include <thread>
 
 #include "cache_fixture.h"
 
@@ -69,6 +71,44 @@ TEST_F(StoreReaderTest, AnOverdueReadHoldsWhatTheStoreMayTouch) {
   store_.LetOverdueReadsEnd();
   reader_.reset();
   EXPECT_EQ(pool_->stats().pages_in_use, 0u);
+}
+
+TEST_F(StoreReaderTest, TellsWhatIsThere) {
+  const std::vector<BlockHash> keys = {prompt_.block(0).hash, prompt_.block(3).hash};
+  EXPECT_EQ(reader_->Contains(keys, kForever), (std::vector<bool>{true, false}));
+}
+
+TEST_F(StoreReaderTest, Case_R06_AReadThatDoesNotEvenStartCostsTheDeadline) {
+  store_.CloseGets();
+  const StoreRead read = reader_->Read(prompt_.chain().first(2), Pages(2), std::chrono::milliseconds(1));
+  EXPECT_EQ(read.outcomes, std::vector<GetOutcome>(2, GetOutcome::kTimeout));
+  EXPECT_EQ(reader_->num_overdue(), 1u);
+  EXPECT_EQ(pool_->stats().pages_in_use, 2u) << "the store may still write to them";
+  store_.OpenGets();
+  reader_.reset();
+  EXPECT_EQ(pool_->stats().pages_in_use, 0u);
+}
+
+// A store whose index hangs.
+class HungLookupStore : public MemoryStore {
+ public:
+  using MemoryStore::MemoryStore;
+  std::vector<bool> Contains(std::span<const BlockHash> keys) override {
+    goes_on.wait();
+    return MemoryStore::Contains(keys);
+  }
+  std::latch goes_on{1};
+};
+
+TEST_F(StoreReaderTest, Case_R06_AHungLookupCostsTheDeadlineAndOpensTheBreaker) {
+  HungLookupStore store({.budget_bytes = 1 << 20}, &clock_);
+  StoreReader reader(&store, kPageBytes);
+  EXPECT_EQ(reader.Contains({prompt_.block(0).hash}, std::chrono::milliseconds(1)), std::nullopt);
+  EXPECT_TRUE(reader.is_hung());
+  EXPECT_EQ(reader.ReasonOfMiss(prompt_.block(0), kForever), GetOutcome::kNeverSeen) << "another thread asks";
+  store.goes_on.count_down();
+  while (reader.is_hung()) std::this_thread::yield();
+  EXPECT_EQ(reader.Contains({prompt_.block(0).hash}, kForever), std::vector<bool>{false});
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ TEST_F(WriteBehindTest, StoresWhatIsPushedUnderItsTenant) {
   EXPECT_EQ(stats.queued_pages, 0u);
   EXPECT_EQ(stats.outcomes[static_cast<size_t>(PutOutcome::kStored)], 6u);
   EXPECT_EQ(pool_->stats().pages_in_use, 0u);
-  EXPECT_EQ(store_.EraseTenant(Sha256("tenant")), 6u);
+  EXPECT_EQ(*store_.EraseTenant(Sha256("tenant")), 6u);
 }
 
 TEST_F(WriteBehindTest, AFullQueueDropsAndCountsAndNeverBlocks) {

@@ -115,7 +115,7 @@ class Child {
   void Erase() {
     const uint64_t tenant = Below(kTortureTenants);
     Note("E " + std::to_string(tenant));
-    store_->EraseTenant(TestTenant(tenant));
+    if (!store_->EraseTenant(TestTenant(tenant)).ok()) return;
     Note("e " + std::to_string(tenant));
   }
 

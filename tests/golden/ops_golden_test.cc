@@ -8,10 +8,10 @@
 #include <nlohmann/json.hpp>
 
 #include "attention/attention_reference.h"
+#include "attention/index_kernels.h"
 #include "attention/rope.h"
 #include "attention/selection.h"
 #include "attention/sparse_attention.h"
-#include "attention/tile_kernels.h"
 #include "formats/bf16.h"
 #include "formats/row_codec.h"
 #include "golden_data.h"
@@ -179,12 +179,12 @@ TEST(GoldenHyperConnection, WholeUpdate) {
 TEST(GoldenSelect, IndexScores) {
   const File f("ops/select.safetensors");
   const std::vector<float> q = f.Floats("score.q"), k = f.Floats("score.k"), w = f.Floats("score.w");
-  std::vector<float> rows(kTileRows * 32, 0.0f), channels(rows.size()), got;
+  std::vector<float> rows(kPlainTileRows * 32, 0.0f), channels(rows.size()), got;
   std::copy(k.begin(), k.end(), rows.begin());
-  ActiveTileKernels().transpose(rows.data(), 32, channels.data());
+  ActiveIndexKernels().transpose(rows.data(), 32, channels.data());
   for (size_t i = 0; i < 9; ++i) {
-    float scores[kTileRows];
-    ActiveTileKernels().index_scores(channels.data(), 32, &q[i * 256], &w[i * 8], 8, scores);
+    float scores[kPlainTileRows];
+    ActiveIndexKernels().plain_scores(channels.data(), 32, &q[i * 256], &w[i * 8], 8, scores);
     got.insert(got.end(), scores, scores + 61);
   }
   ExpectBf16Close(got, f.Floats("score.out"), 1, 0.99);
@@ -248,15 +248,19 @@ TEST(GoldenAttention, OnlineSoftmaxWithSinkAndHoles) {
     for (size_t r = 0; r < static_cast<size_t>(shape[0]); ++r) {
       OnlineAttention attention;
       attention.Begin(&q[r * size], heads, dim, 1.0f / std::sqrt(static_cast<float>(dim)));
-      for (size_t first = 0; first < columns; first += kTileRows) {
-        for (size_t i = 0; i < kTileRows; ++i) {
-          const int64_t id = first + i < columns ? ids[r * columns + first + i] : -1;
-          float* row = attention.rows() + i * static_cast<size_t>(dim);
-          if (id >= 0) std::copy_n(&kv[static_cast<size_t>(id * dim)], dim, row);
-          else std::fill_n(row, dim, 0.0f);
-          attention.penalty()[i] = id >= 0 ? 0.0f : -std::numeric_limits<float>::infinity();
+      for (size_t first = 0; first < columns; first += kAttentionTileRows) {
+        uint64_t live = 0;
+        for (size_t i = 0; i < kAttentionTileRows && first + i < columns; ++i) {
+          const int64_t id = ids[r * columns + first + i];
+          if (id < 0) continue;
+          const float* row = &kv[static_cast<size_t>(id * dim)];
+          for (int c = 0; c < dim; c += 2) {
+            attention.row(static_cast<int>(i))[c / 2] =
+                static_cast<uint32_t>(FloatToBf16(row[c])) << 16 | FloatToBf16(row[c + 1]);
+          }
+          live |= uint64_t{1} << i;
         }
-        attention.AddTile();
+        attention.AddTile(live);
       }
       std::vector<float> out(size);
       attention.Finish(sink.data(), out.data());

@@ -9,6 +9,7 @@ whose work is this test run itself: make, git clone and the PATH to the release 
 """
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -30,10 +31,22 @@ def run_page(page, bin_folder):
         print(f"{page}: no sh blocks to run")
         return 1
     environment = dict(os.environ, PATH=os.path.abspath(bin_folder) + os.pathsep + os.environ["PATH"])
-    done = subprocess.run(["bash", "-euxo", "pipefail", "-c", script], env=environment, check=False,
-                          stdin=subprocess.DEVNULL)
-    print(f"{page}: {'all commands work' if done.returncode == 0 else 'a command failed (the last one shown)'}")
-    return 1 if done.returncode else 0
+    bash = subprocess.Popen(["bash", "-euxo", "pipefail", "-c", script], env=environment, stdin=subprocess.DEVNULL,
+                            start_new_session=True)
+    try:
+        failed = bash.wait() != 0
+    finally:
+        end_session(bash.pid)
+    print(f"{page}: {'a command failed (the last one shown)' if failed else 'all commands work'}")
+    return 1 if failed else 0
+
+
+def end_session(leader):
+    """Ends what the page left running: a server, where a command behind its start failed."""
+    try:
+        os.killpg(leader, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
 
 
 def self_test():
@@ -44,6 +57,7 @@ def self_test():
         ("unknown command", "```sh\nno-such-command --x\n```\n", 1),
         ("finds the given folder's program", 
          '```sh\nexport PATH="nowhere"\nhere | grep -q right\n```\n', 0),
+        ("fails with a program still running", "```sh\nsleep 1000 &\nfalse\n```\n", 1),
         ("no commands", "```text\nfalse\n```\n", 1),
         ("make lines alone are no commands", "```sh\nmake demo\n```\n", 1),
     ]
