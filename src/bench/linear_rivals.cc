@@ -1,13 +1,12 @@
 #include "bench/linear_rivals.h"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
-#ifdef EMBERKV_HAVE_OPENBLAS
-#include <cblas.h>
-#endif
 #ifdef EMBERKV_HAVE_ONEDNN
 #include <omp.h>
 
@@ -16,8 +15,43 @@
 
 namespace emberkv {
 
-#ifdef EMBERKV_HAVE_OPENBLAS
+namespace {
+
+// OpenBLAS starts its threads when it is loaded, so nothing but a benchmark may load it: it is looked up while
+// the program runs. Never unloaded. The values of its enumerations are those of cblas.h.
+class OpenBlas {
+ public:
+  static constexpr int kRowMajor = 101, kNoTrans = 111, kTrans = 112;
+  using Sgemm = void (*)(int order, int trans_a, int trans_b, int m, int n, int k, float alpha, const float* a, int lda,
+                         const float* b, int ldb, float beta, float* c, int ldc);
+  using Sgemv = void (*)(int order, int trans, int m, int n, float alpha, const float* a, int lda, const float* x,
+                         int incx, float beta, float* y, int incy);
+
+  // nullptr where it is not installed.
+  static const OpenBlas* Get() {
+    static const OpenBlas blas;
+    return blas.sgemm && blas.sgemv && blas.set_num_threads ? &blas : nullptr;
+  }
+
+  Sgemm sgemm = nullptr;
+  Sgemv sgemv = nullptr;
+  void (*set_num_threads)(int) = nullptr;
+
+ private:
+  OpenBlas() {
+    void* const library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) return;
+    sgemm = reinterpret_cast<Sgemm>(dlsym(library, "cblas_sgemm"));
+    sgemv = reinterpret_cast<Sgemv>(dlsym(library, "cblas_sgemv"));
+    set_num_threads = reinterpret_cast<void (*)(int)>(dlsym(library, "openblas_set_num_threads"));
+  }
+};
+
+}  // namespace
+
 std::optional<Contender> OpenBlasRival(const RivalProduct& product, int copies, int threads) {
+  const OpenBlas* const blas = OpenBlas::Get();
+  if (blas == nullptr) return std::nullopt;
   struct Operands {
     std::vector<std::vector<float>> weights;
     std::vector<float> x, y;
@@ -28,23 +62,20 @@ std::optional<Contender> OpenBlasRival(const RivalProduct& product, int copies, 
   operands->weights.assign(static_cast<size_t>(copies), std::vector<float>(size(rows, cols), 0.5f));
   operands->x.assign(size(m, cols), 0.25f);
   operands->y.resize(size(m, rows));
-  return Contender{m == 1 ? "OpenBLAS sgemv" : "OpenBLAS sgemm", amount * copies, [=] {
-                     openblas_set_num_threads(threads);
-                     for (const std::vector<float>& w : operands->weights) {
-                       if (m == 1) {
-                         cblas_sgemv(CblasRowMajor, CblasNoTrans, rows, cols, 1.0f, w.data(), cols,
-                                     operands->x.data(), 1, 0.0f, operands->y.data(), 1);
-                       } else {
-                         cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, m, rows, cols, 1.0f,
-                                     operands->x.data(), cols, w.data(), cols, 0.0f,
-                                     operands->y.data(), rows);
-                       }
-                     }
-                   }};
+  return Contender{
+      m == 1 ? "OpenBLAS sgemv" : "OpenBLAS sgemm", amount * copies, [=] {
+        blas->set_num_threads(threads);
+        for (const std::vector<float>& w : operands->weights) {
+          if (m == 1) {
+            blas->sgemv(OpenBlas::kRowMajor, OpenBlas::kNoTrans, rows, cols, 1.0f, w.data(), cols, operands->x.data(), 1,
+                        0.0f, operands->y.data(), 1);
+          } else {
+            blas->sgemm(OpenBlas::kRowMajor, OpenBlas::kNoTrans, OpenBlas::kTrans, m, rows, cols, 1.0f,
+                        operands->x.data(), cols, w.data(), cols, 0.0f, operands->y.data(), rows);
+          }
+        }
+      }};
 }
-#else
-std::optional<Contender> OpenBlasRival(const RivalProduct&, int, int) { return std::nullopt; }
-#endif
 
 #ifdef EMBERKV_HAVE_ONEDNN
 std::optional<Contender> OneDnnRival(const RivalProduct& product, int threads) {
