@@ -50,6 +50,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool Send(std::string bytes, bool is_last);
   // Waits for room; a client that makes none in time is given up.
   bool SendWhenRoom(std::string_view bytes);
+  // Whether SendWhenRoom would not wait.
+  bool HasRoom(size_t bytes) const { return queue_.HasRoom(bytes); }
   void BreakOff();
   void CloseIfIdle();
 
@@ -77,6 +79,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   // Answering.
   void Fail(int status, std::string_view message);
   void FailParse(const Error& error);
+  size_t SendNow(std::string_view bytes);  // any thread: the queue's
   void OnWake();
   void WriteNext();
   void WritePiece();

@@ -32,10 +32,17 @@ HttpSendQueue::Added HttpSendQueue::AddWhenRoom(std::string_view bytes, std::chr
   });
   if (is_closed_) return Added::kClosed;
   if (!has_room) return Added::kTimedOut;
+  if (!is_writer_awake_) bytes.remove_prefix(send_now_(bytes));
+  if (bytes.empty()) return Added::kQueued;
   buffered_bytes_ += bytes.size();
   pending_ += bytes;
   WakeWriter();
   return Added::kQueued;
+}
+
+bool HttpSendQueue::HasRoom(size_t bytes) const {
+  const std::lock_guard lock(mutex_);
+  return is_closed_ || buffered_bytes_ + bytes <= max_bytes_;
 }
 
 void HttpSendQueue::Close() {

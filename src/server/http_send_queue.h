@@ -1,8 +1,10 @@
 // The bytes of a connection on their way from worker threads to its one writer, an io thread.
 //
 // Workers add, the writer takes. A worker that adds to a stream waits while the buffer is full; nobody
-// else ever waits. `wake` tells the writer that there is something to do; it is called with the queue
-// locked, must not call back into it, and is never called again after the writer has seen kClosed.
+// else ever waits. While the writer sleeps nothing is on its way, and a piece of a stream goes out through
+// `send_now` without waking it: that sends what the system takes at once, says how much, and leaves errors
+// for the writer to find. `wake` tells the writer that there is something to do. Both are called with the
+// queue locked, must not call back into it, and are never called again after the writer has seen kClosed.
 #pragma once
 
 #include <chrono>
@@ -21,13 +23,17 @@ class HttpSendQueue {
   enum class Added { kQueued, kClosed, kTimedOut };
   enum class Taken { kBytes, kNothing, kEnd, kClosed };  // kEnd: the answer's last byte was taken before
 
-  HttpSendQueue(size_t max_bytes, std::function<void()> wake)
-      : max_bytes_(max_bytes), wake_(std::move(wake)) {}
+  using SendNow = std::function<size_t(std::string_view bytes)>;
+
+  HttpSendQueue(size_t max_bytes, std::function<void()> wake, SendNow send_now)
+      : max_bytes_(max_bytes), wake_(std::move(wake)), send_now_(std::move(send_now)) {}
 
   // Any thread. Does not wait and does not look at the limit: for what is already in memory whole.
   Added Add(std::string bytes, bool is_last);
   // Any thread but an io thread. Waits until `bytes` fit.
   Added AddWhenRoom(std::string_view bytes, std::chrono::milliseconds timeout);
+  // Any thread. Whether so many bytes fit now; it stays true until somebody adds.
+  bool HasRoom(size_t bytes) const;
   // Any thread. All waiting and later calls see kClosed; what was queued is dropped.
   void Close();
 
@@ -44,6 +50,7 @@ class HttpSendQueue {
 
   const size_t max_bytes_;
   const std::function<void()> wake_;
+  const SendNow send_now_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -23,13 +23,13 @@ SegmentEntry::Sum SumFrom(DeadlineSums::const_iterator begin, const TenantEntry&
   return all;
 }
 
-void Count(const PageEntry& page, DeadlineSums* sums) {
+void CountIn(const PageEntry& page, DeadlineSums* sums) {
   SegmentEntry::Sum& sum = (*sums)[page.deadline_us];
   ++sum.pages;
   sum.bytes += page.record_bytes();
 }
 
-void Discount(const PageEntry& page, DeadlineSums* sums) {
+void DiscountFrom(const PageEntry& page, DeadlineSums* sums) {
   const auto sum = sums->find(page.deadline_us);
   if (sum == sums->end()) return;
   if (--sum->second.pages == 0) {
@@ -105,7 +105,7 @@ std::vector<TenantSum> SegmentBook::tenant_sums(int64_t now_us) const {
 
 void CountPage(const PageEntry& page, TenantEntry* tenant) {
   tenant->longest_retention_us = std::max(tenant->longest_retention_us, page.retention_us);
-  Count(page, &tenant->by_deadline);
+  CountIn(page, &tenant->by_deadline);
 }
 
 TenantEntry& BookEdit::ChangedTenant(const Digest& tenant) {
@@ -131,15 +131,15 @@ SegmentEntry& BookEdit::Changed(uint32_t segment) {
 
 void BookEdit::Count(const PageEntry& entry) {
   SegmentEntry& segment = Changed(entry.place.segment);
-  emberkv::Count(entry, &segment.by_deadline);
+  CountIn(entry, &segment.by_deadline);
   CountPage(entry, &ChangedTenant(entry.tenant));
   const auto slots = static_cast<uint32_t>(entry.record_bytes() / kSlotBytes);
   segment.filled_slots = std::max(segment.filled_slots, entry.place.slot + slots);
 }
 
 void BookEdit::Discount(const PageEntry& entry) {
-  emberkv::Discount(entry, &Changed(entry.place.segment).by_deadline);
-  emberkv::Discount(entry, &ChangedTenant(entry.tenant).by_deadline);
+  DiscountFrom(entry, &Changed(entry.place.segment).by_deadline);
+  DiscountFrom(entry, &ChangedTenant(entry.tenant).by_deadline);
 }
 
 void BookEdit::AddPage(const BlockHash& key, const PageEntry& entry) {

@@ -3,13 +3,15 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <sys/mman.h>
+
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <tuple>
 #include <utility>
 
 #include "layout/cache_layout.h"
+#include "weights/page_advice.h"
 #include "weights/safetensors_header.h"
 
 namespace emberkv {
@@ -82,6 +84,8 @@ Status Checkpoint::OpenFiles() {
     }
     if (!file.ok()) return file.status();
     files_.push_back(std::move(*file));
+    EMBERKV_ASSIGN_OR_RETURN(RandomAccessFile read_file, RandomAccessFile::Open(dir_ + "/" + name));
+    read_files_.push_back(std::make_shared<const RandomAccessFile>(std::move(read_file)));
   }
   EMBERKV_RETURN_IF_ERROR(SortByName());
   return index.ok() ? CheckAgainst(*index) : Status::Ok();
@@ -180,19 +184,11 @@ Status Checkpoint::CheckAgainst(const Inventory& inventory) {
 }
 
 Status Checkpoint::OpenEngramTables(const ModelConfig& config) {
-  std::map<size_t, std::shared_ptr<const RandomAccessFile>> opened;
-  // Opens the file of a tensor once, and says where in it the tensor begins.
   const auto locate = [&](const std::string& name, std::shared_ptr<const RandomAccessFile>& file,
                           uint64_t& offset) -> Status {
     const Located* located = Find(name);
     if (located == nullptr) return Internal(Quoted(name) + " vanished after the check");
-    std::shared_ptr<const RandomAccessFile>& shared = opened[located->file];
-    if (shared == nullptr) {
-      EMBERKV_ASSIGN_OR_RETURN(RandomAccessFile raw,
-                               RandomAccessFile::Open(files_[located->file].path()));
-      shared = std::make_shared<const RandomAccessFile>(std::move(raw));
-    }
-    file = shared;
+    file = read_files_[located->file];
     offset = located->tensor->file_offset;
     return Status::Ok();
   };
@@ -210,10 +206,15 @@ Status Checkpoint::OpenEngramTables(const ModelConfig& config) {
   return Status::Ok();
 }
 
-const Checkpoint::Located* Checkpoint::Find(std::string_view name) const {
-  const auto it = std::lower_bound(
+std::vector<Checkpoint::Located>::const_iterator Checkpoint::FirstNotBefore(
+    std::string_view name) const {
+  return std::lower_bound(
       by_name_.begin(), by_name_.end(), name,
       [](const Located& a, std::string_view wanted) { return a.tensor->name < wanted; });
+}
+
+const Checkpoint::Located* Checkpoint::Find(std::string_view name) const {
+  const auto it = FirstNotBefore(name);
   return it != by_name_.end() && it->tensor->name == name ? &*it : nullptr;
 }
 
@@ -251,6 +252,41 @@ Result<Fp4Matrix> Checkpoint::Fp4(std::string_view name) const {
     return Internal(fmt::format("{} is not scaled by row and 32 columns", Quoted(name)));
   }
   return Fp4Matrix{shape[0], 2 * shape[1], weight->bytes.data(), scale->bytes.data()};
+}
+
+Status Checkpoint::ReadTensor(std::string_view name, std::span<uint8_t> out) const {
+  const Located* located = Find(name);
+  if (located == nullptr) return Internal("no tensor " + Quoted(name));
+  return read_files_[located->file]
+      ->ReadAt(located->tensor->file_offset, out)
+      .WithContext("tensor " + Quoted(name));
+}
+
+Result<Fp4Matrix> Checkpoint::ReadFp4(std::string_view name, std::vector<uint8_t>* buffer) const {
+  EMBERKV_ASSIGN_OR_RETURN(Fp4Matrix matrix, Fp4(name));
+  const auto code_bytes = static_cast<size_t>(matrix.rows * matrix.cols / 2);
+  const auto scale_bytes = static_cast<size_t>(matrix.rows * ScaleGroups(matrix.cols));
+  buffer->resize(code_bytes + scale_bytes);
+  const std::span<uint8_t> bytes(*buffer);
+  const std::string tensor(name);
+  EMBERKV_RETURN_IF_ERROR(ReadTensor(tensor + ".weight", bytes.first(code_bytes)));
+  EMBERKV_RETURN_IF_ERROR(ReadTensor(tensor + ".scale", bytes.subspan(code_bytes)));
+  matrix.packed = bytes.data();
+  matrix.scales = bytes.data() + code_bytes;
+  return matrix;
+}
+
+void Checkpoint::ReadFp4Ahead(std::string_view name) const {
+  for (const char* part : {".weight", ".scale"}) {
+    const Located* located = Find(std::string(name) + part);
+    if (located != nullptr) ReadPagesAhead(located->tensor->bytes);
+  }
+}
+
+void Checkpoint::Release(std::string_view prefix) const {
+  for (auto it = FirstNotBefore(prefix); it != by_name_.end() && it->tensor->name.starts_with(prefix); ++it) {
+    AdvisePages(it->tensor->bytes, MADV_DONTNEED);
+  }
 }
 
 Result<Bf16Tensor> Checkpoint::Bf16(std::string_view name) const {

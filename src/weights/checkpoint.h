@@ -3,9 +3,10 @@
 // Open reads model.safetensors.index.json and the shards it names, or else model.safetensors, and
 // compares every tensor with the Inventory: a missing, unknown, mistyped, misshapen, misplaced or
 // duplicate tensor is an error that names it. The files stay mapped; nothing is copied, and pages
-// become resident only as they are used. Engram tables are read row by row and never become
-// resident. A Checkpoint owns the mappings: views live as long as it does, wherever it is moved.
-// Immutable after opening: any thread may read. View bytes may be unaligned.
+// become resident only as they are used. Engram tables are read row by row, and matrices that are
+// used from time to time one by one, and never become resident. A Checkpoint owns mappings and
+// descriptors: views live as long as it does, wherever it is moved. Immutable after opening: any
+// thread may read. View bytes may be unaligned.
 #pragma once
 
 #include <array>
@@ -115,6 +116,16 @@ class Checkpoint {
   Result<Bf16Tensor> Bf16(std::string_view name) const;
   Result<F32Tensor> F32(std::string_view name) const;
 
+  // Reads the matrix into `buffer`, which keeps its memory from call to call, and views it there.
+  // Errors name the tensor and its file, also when that was cut after Open.
+  Result<Fp4Matrix> ReadFp4(std::string_view name, std::vector<uint8_t>* buffer) const;
+  // Lets the system read the matrix in the background, into its own cache.
+  void ReadFp4Ahead(std::string_view name) const;
+
+  // What the views of all tensors whose names begin so made resident is not needed soon. They stay
+  // valid: what is read again comes from the system's cache or the disk.
+  void Release(std::string_view prefix) const;
+
   // In the order of engram_layer_ids.
   const std::vector<EngramTable>& engram_tables() const { return engram_tables_; }
 
@@ -135,11 +146,14 @@ class Checkpoint {
   Status CheckAgainst(const ShardIndex& index) const;
   Status CheckAgainst(const Inventory& inventory);
   Status OpenEngramTables(const ModelConfig& config);
+  std::vector<Located>::const_iterator FirstNotBefore(std::string_view name) const;
   const Located* Find(std::string_view name) const;
+  Status ReadTensor(std::string_view name, std::span<uint8_t> out) const;
   Result<const TensorView*> Tensor(std::string_view name, DType dtype) const;
 
   std::string dir_;
   std::vector<SafetensorsFile> files_;
+  std::vector<std::shared_ptr<const RandomAccessFile>> read_files_;  // the same, for positioned reads
   std::vector<Located> by_name_;  // all files' tensors, sorted by name
   std::vector<EngramTable> engram_tables_;
   CheckpointSummary summary_;

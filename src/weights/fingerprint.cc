@@ -1,12 +1,13 @@
 #include "weights/fingerprint.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <mutex>
 #include <span>
 #include <vector>
+
+#include "weights/page_advice.h"
 
 namespace emberkv {
 namespace {
@@ -51,26 +52,18 @@ void AddPieces(Bytes tensor, std::vector<Bytes>* pieces) {
   }
 }
 
-// Advice may be ignored, and so may its failure.
-void Advise(Bytes bytes, int advice) {
-  static const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  const auto begin = reinterpret_cast<uintptr_t>(bytes.data());
-  const uintptr_t aligned = begin / page * page;
-  madvise(reinterpret_cast<void*>(aligned), begin + bytes.size() - aligned, advice);
-}
-
 Digest ShardSample(const SafetensorsFile& shard) {
   std::vector<Bytes> pieces;
   for (const TensorView& tensor : shard.tensors()) AddPieces(tensor.bytes, &pieces);
   // Read together, and exactly these: faults one after the other would wait for the disk each time,
   // and read around themselves.
-  for (const Bytes piece : pieces) Advise(piece, MADV_WILLNEED);
+  for (const Bytes piece : pieces) AdvisePages(piece, MADV_WILLNEED);
   Sha256Stream stream;
   stream.AddField(kShardEncoding);
   stream.AddField(shard.size_bytes());
   stream.AddField(HeaderBytes(shard));
   for (const Bytes piece : pieces) stream.Add(piece);
-  Advise(FileBytes(shard), MADV_DONTNEED);  // the sample need not stay resident
+  AdvisePages(FileBytes(shard), MADV_DONTNEED);  // the sample need not stay resident
   return stream.Finish();
 }
 
@@ -111,9 +104,9 @@ Digest FullFingerprint(const Checkpoint& checkpoint, std::string_view config_tex
     while (!rest.empty()) {
       const Bytes piece = rest.first(std::min(rest.size(), kFullPieceBytes));
       rest = rest.subspan(piece.size());
-      Advise(rest.first(std::min(rest.size(), kFullPieceBytes)), MADV_WILLNEED);
+      AdvisePages(rest.first(std::min(rest.size(), kFullPieceBytes)), MADV_WILLNEED);
       stream.Add(piece);
-      Advise(piece, MADV_DONTNEED);
+      AdvisePages(piece, MADV_DONTNEED);
       const std::lock_guard lock(mutex);
       done += piece.size();
       if (progress) progress(done, total);

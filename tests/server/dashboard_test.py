@@ -18,8 +18,7 @@ import threading
 import time
 import unittest
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "serve"))
-from serve_process import ServeProcess  # noqa: E402
+from serve_process import ServeProcess
 
 MODE, BINARY, MODEL, PAGE = sys.argv[1:5]
 NO_BROWSER = 77  # what ctest takes as: skipped

@@ -11,8 +11,7 @@ import tempfile
 import time
 import unittest
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "serve"))
-from serve_process import DEADLINE_S, ServeProcess  # noqa: E402  (its folder is known only now)
+from serve_process import DEADLINE_S, ServeProcess
 
 BINARY, MODEL = sys.argv[1], sys.argv[2]
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
