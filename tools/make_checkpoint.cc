@@ -33,6 +33,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kShardBytes = int64_t{4} << 30;
 constexpr uintmax_t kSpareBytes = uintmax_t{1} << 30;  // left free on the disk
+constexpr int64_t kTableValues = 1 << 20;
 constexpr size_t kBufferBytes = size_t{8} << 20;
 
 // Random bytes quickly: a large table of bytes from the wanted distribution, read at random places.
@@ -72,11 +73,12 @@ std::vector<uint8_t> BytesOf(T value) {
 
 std::vector<uint8_t> Bf16Bytes(float value) { return BytesOf(static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16)); }
 
-std::vector<uint8_t> Normals(DType dtype, double deviation, uint64_t seed) {
+// `count` values at most: a small tensor needs no large table.
+std::vector<uint8_t> Normals(DType dtype, double deviation, int64_t count, uint64_t seed) {
   std::mt19937_64 bits(seed);
   std::normal_distribution<float> normal(0, static_cast<float>(deviation));
   std::vector<uint8_t> values;
-  for (int i = 0; i < (1 << 20); ++i) {
+  for (int64_t i = 0; i < std::min(count, kTableValues); ++i) {
     const float value = normal(bits);
     const std::vector<uint8_t> bytes = dtype == DType::kF32 ? BytesOf(value) : Bf16Bytes(value);
     values.insert(values.end(), bytes.begin(), bytes.end());
@@ -85,9 +87,9 @@ std::vector<uint8_t> Normals(DType dtype, double deviation, uint64_t seed) {
 }
 
 // e4m3 codes of magnitudes 0.25 to 1.875, standard deviation about 0.9.
-std::vector<uint8_t> Fp8Codes(uint64_t seed) {
+std::vector<uint8_t> Fp8Codes(int64_t count, uint64_t seed) {
   std::mt19937_64 bits(seed);
-  std::vector<uint8_t> values(size_t{1} << 22);
+  std::vector<uint8_t> values(static_cast<size_t>(std::min(count, kTableValues)));
   for (uint8_t& value : values) {
     const uint64_t draw = bits();
     value = static_cast<uint8_t>((draw & 0x80) | ((5 + (draw >> 8) % 3) << 3) | (draw & 7));
@@ -95,9 +97,9 @@ std::vector<uint8_t> Fp8Codes(uint64_t seed) {
   return values;
 }
 
-std::vector<uint8_t> RandomBytes(uint64_t seed) {
+std::vector<uint8_t> RandomBytes(int64_t count, uint64_t seed) {
   std::mt19937_64 bits(seed);
-  std::vector<uint8_t> values(size_t{1} << 22);
+  std::vector<uint8_t> values(static_cast<size_t>(std::min(count, kTableValues)));
   for (uint8_t& value : values) value = static_cast<uint8_t>(bits());
   return values;
 }
@@ -110,15 +112,22 @@ uint8_t ScaleCode(double deviation, int64_t inputs) {
   return static_cast<uint8_t>(127 + std::lround(std::log2(1 / std::sqrt(static_cast<double>(inputs)) / deviation)));
 }
 
+int64_t BytesOfTensor(const TensorSpec& spec) {
+  int64_t bytes = static_cast<int64_t>(DTypeBytes(spec.dtype));
+  for (const int64_t extent : spec.shape) bytes *= extent;
+  return bytes;
+}
+
 // Where the values of a tensor come from. `spec` is one that Inventory demands.
 ByteSource SourceOf(const TensorSpec& spec, const Inventory& inventory, uint64_t seed) {
   const auto ends = [&](std::string_view end) { return spec.name.ends_with(end); };
   const size_t bytes = DTypeBytes(spec.dtype);
+  const int64_t count = BytesOfTensor(spec) / static_cast<int64_t>(bytes);
   switch (spec.dtype) {
     case DType::kF8E4M3:
-      return {Fp8Codes(seed), 1, seed};
+      return {Fp8Codes(count, seed), 1, seed};
     case DType::kI8:
-      return {RandomBytes(seed), 1, seed};
+      return {RandomBytes(count, seed), 1, seed};
     case DType::kF8E8M0: {
       const std::string weight = spec.name.substr(0, spec.name.size() - std::string_view("scale").size()) + "weight";
       const TensorSpec* of = inventory.Find(weight);
@@ -129,19 +138,13 @@ ByteSource SourceOf(const TensorSpec& spec, const Inventory& inventory, uint64_t
     }
     case DType::kBF16:
       if (spec.shape.size() == 1 || ends("q_weight") || ends("k_weight")) return {Repeated(Bf16Bytes(1)), bytes, seed};
-      if (ends("embed.weight")) return {Normals(spec.dtype, 1, seed), bytes, seed};
+      if (ends("embed.weight")) return {Normals(spec.dtype, 1, count, seed), bytes, seed};
       break;
     default:
       if (spec.shape.size() == 1) return {Repeated(BytesOf(ends("scale") ? 1.0f : 0.0f)), bytes, seed};
       break;
   }
-  return {Normals(spec.dtype, 1 / std::sqrt(static_cast<double>(spec.shape.back())), seed), bytes, seed};
-}
-
-int64_t BytesOfTensor(const TensorSpec& spec) {
-  int64_t bytes = static_cast<int64_t>(DTypeBytes(spec.dtype));
-  for (const int64_t extent : spec.shape) bytes *= extent;
-  return bytes;
+  return {Normals(spec.dtype, 1 / std::sqrt(static_cast<double>(spec.shape.back())), count, seed), bytes, seed};
 }
 
 std::string HeaderOf(const std::vector<const TensorSpec*>& tensors) {

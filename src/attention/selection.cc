@@ -65,6 +65,7 @@ int64_t TopK::Collect(const float* scores, int64_t n, int32_t first, float low, 
 
 template <class Pass>
 void TopK::CollectBest(float* sample, int in_sample, int64_t sampled, int64_t n, const Pass& pass) {
+  if (n <= 0) return;  // of nothing there is no share
   // The sample's share of the k best, and four standard deviations.
   const double share =
       static_cast<double>(k_) * static_cast<double>(sampled) / static_cast<double>(n);

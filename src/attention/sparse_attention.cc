@@ -14,12 +14,23 @@ constexpr float kNoMax = -1e30f;
 
 const SparseAttentionKernels& Kernels() { return EMBERKV_FOR_ACTIVE_DOT_ISA(kSparseAttentionKernels); }
 
+constexpr int kHeadsAtOnce = 16;  // weighed between two rows that are decoded
+constexpr size_t kRowsAhead = 8;  // on their way from memory while one is decoded
+
+// Into the first cache: the CPU may drop prefetches into the second alone (docs/performance.md).
 void Fetch(const PackedRow& row, int dim) {
   if (row.bytes == nullptr) return;
-  constexpr int kForReading = 0, kSecondCache = 2;
+  constexpr int kForReading = 0, kFirstCache = 3;
   const size_t size = RowBytes(row.format, dim);
-  for (size_t i = 0; i < size; i += 64) __builtin_prefetch(row.bytes + i, kForReading, kSecondCache);
-  __builtin_prefetch(row.bytes + size - 1, kForReading, kSecondCache);
+  for (size_t i = 0; i < size; i += 64) __builtin_prefetch(row.bytes + i, kForReading, kFirstCache);
+  __builtin_prefetch(row.bytes + size - 1, kForReading, kFirstCache);
+}
+
+// False if the row is empty.
+bool Decode(const PackedRow& row, int dim, uint32_t* pairs) {
+  if (row.bytes == nullptr) return false;
+  DecodeBf16Pairs(row.format, row.bytes, dim, pairs);
+  return true;
 }
 
 }  // namespace
@@ -45,24 +56,46 @@ void OnlineAttention::Begin(const float* q, int heads, int dim, float scale) {
   std::fill_n(l_.data(), lanes, 0.0f);
 }
 
-void OnlineAttention::AddTile(uint64_t live, std::span<const PackedRow> next) {
+uint64_t OnlineAttention::Fill(std::span<const PackedRow> rows) {
+  uint64_t live = 0;
+  for (size_t r = 0; r < rows.size(); ++r) {
+    if (Decode(rows[r], dim_, row(static_cast<int>(r)))) live |= uint64_t{1} << r;
+  }
+  return live;
+}
+
+uint64_t OnlineAttention::AddTile(uint64_t live, std::span<const PackedRow> next) {
   // Empty rows at the end of a tile would change nothing: their probabilities are zero.
   const int rows = (static_cast<int>(std::bit_width(live)) + 1) / 2 * 2;
-  if (rows == 0) return;
+  if (rows == 0) return Fill(next);
   for (int r = 0; r < rows; ++r) {
     if ((live >> r & 1) == 0) std::fill_n(row(r), dim_ / 2, uint32_t{0});
   }
   const SparseAttentionKernels& kernels = Kernels();
-  // Memory is slow to answer, so a few rows are asked for at a time, all along the way.
-  const int block = kernels.rows_at_once;
-  for (int r = 0; r < rows; r += block) {
-    for (size_t i = static_cast<size_t>(r); i < std::min<size_t>(next.size(), r + block); ++i)
-      Fetch(next[i], dim_);
-    kernels.scores(q_.data(), row(r), std::min(block, rows - r), lanes_, dim_, s_.data() + r * lanes_,
-                   v_.data() + r / 2 * kStripChannels);
-  }
+  kernels.scores(q_.data(), k_.data(), rows, lanes_, dim_, s_.data(), v_.data());
+  for (const PackedRow& r : next.first(std::min<size_t>(next.size(), kRowsAhead))) Fetch(r, dim_);
   kernels.softmax(s_.data(), rows, live, scale_, lanes_, m_.data(), l_.data(), rescale_.data(), p_.data());
-  kernels.weigh(p_.data(), v_.data(), rows, heads_, dim_, rescale_.data(), o_.data());
+  return Weigh(rows, next);
+}
+
+uint64_t OnlineAttention::Weigh(int rows, std::span<const PackedRow> next) {
+  const SparseAttentionKernels& kernels = Kernels();
+  const int calls_per_strip = lanes_ / kHeadsAtOnce, calls = dim_ / kStripChannels * calls_per_strip;
+  uint64_t live = 0;
+  // The rows' k is done with: the next tile's rows take its place, few at a time, so that those from memory
+  // have time to come.
+  for (int call = 0; call < calls; ++call) {
+    const int strip = call / calls_per_strip, h = call % calls_per_strip * kHeadsAtOnce;
+    const size_t begin = next.size() * call / calls, end = next.size() * (call + 1) / calls;
+    for (size_t i = begin; i < end && i + kRowsAhead < next.size(); ++i) Fetch(next[i + kRowsAhead], dim_);
+    for (size_t i = begin; i < end; ++i) {
+      if (Decode(next[i], dim_, row(static_cast<int>(i)))) live |= uint64_t{1} << i;
+    }
+    kernels.weigh(p_.data() + h, v_.data() + strip * kStripPairs * kStripChannels, rows,
+                  std::min(kHeadsAtOnce, heads_ - h), lanes_, rescale_.data() + h,
+                  o_.data() + (strip * lanes_ + h) * kStripChannels);
+  }
+  return live;
 }
 
 void OnlineAttention::Finish(const float* sink, float* out) const {
@@ -86,17 +119,13 @@ void SparseAttention::Run(const AttentionQuery& query, float* out) {
   online_.Begin(query.q, query.heads, query.dim, 1.0f / std::sqrt(static_cast<float>(query.dim)));
   ListColumns(query);
   std::span<const PackedRow> left = columns_;
-  while (!left.empty()) {
+  const auto take_tile = [&] {
     const auto tile = left.first(std::min<size_t>(left.size(), kAttentionTileRows));
     left = left.subspan(tile.size());
-    uint64_t live = 0;
-    for (size_t r = 0; r < tile.size(); ++r) {
-      if (tile[r].bytes == nullptr) continue;
-      DecodeBf16Pairs(tile[r].format, tile[r].bytes, query.dim, online_.row(static_cast<int>(r)));
-      live |= uint64_t{1} << r;
-    }
-    online_.AddTile(live, left.first(std::min<size_t>(left.size(), kAttentionTileRows)));
-  }
+    return tile;
+  };
+  uint64_t live = online_.Fill(take_tile());
+  while (!left.empty() || live != 0) live = online_.AddTile(live, take_tile());
   online_.Finish(query.sink, out);
 }
 

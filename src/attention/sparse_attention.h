@@ -54,9 +54,12 @@ class OnlineAttention {
   // Row r < 64 of the tile that is being filled: dim / 2 pairs of bf16 values (DecodeBf16Pairs).
   uint32_t* row(int r) { return k_.data() + static_cast<size_t>(r) * static_cast<size_t>(dim_ / 2); }
 
-  // Takes in the rows whose bit in `live` is set; the caller has filled them. `next` are packed rows that
-  // will be wanted soon: they are fetched from memory meanwhile.
-  void AddTile(uint64_t live, std::span<const PackedRow> next = {});
+  // Decodes up to 64 rows into the tile; -> which of them are not empty, a bit each.
+  uint64_t Fill(std::span<const PackedRow> rows);
+
+  // Takes in the rows whose bit in `live` is set; the caller or Fill has filled them. Then the tile is filled
+  // with `next`, as Fill does it, but its rows come from memory while there is work to do.
+  uint64_t AddTile(uint64_t live, std::span<const PackedRow> next = {});
 
   // out [heads][dim], bf16 values; sink [heads].
   void Finish(const float* sink, float* out) const;
@@ -64,6 +67,9 @@ class OnlineAttention {
   size_t bytes() const;
 
  private:
+  // The end of AddTile: weighs the rows taken in and fills the tile with `next`.
+  uint64_t Weigh(int rows, std::span<const PackedRow> next);
+
   int heads_ = 0;
   int lanes_ = 0;
   int dim_ = 0;

@@ -31,8 +31,6 @@ inline constexpr float kLeastOperand = 0x1p-80f;
 inline constexpr float kLeastExponent = -55.45f;
 
 struct SparseAttentionKernels {
-  int rows_at_once;  // that `scores` likes best
-
   // q from [heads][dim] bf16 values; lanes beyond `heads` are zero.
   void (*pack_queries)(const float* q, int heads, int dim, uint32_t* packed);
 
@@ -46,8 +44,9 @@ struct SparseAttentionKernels {
   void (*softmax)(float* s, int rows, uint64_t live, float scale, int lanes, float* m, float* l,
                   float* rescale, uint32_t* p);
 
-  // o[h] = o[h] * rescale[h] + (sum of p[r][h] * v[r], rows ascending, from zero).
-  void (*weigh)(const uint32_t* p, const uint32_t* v, int rows, int heads, int dim, const float* rescale,
+  // o[h] = o[h] * rescale[h] + (sum of p[r][h] * v[r], rows ascending, from zero), for one strip of v and
+  // o and the `heads` heads from which p, rescale and o start.
+  void (*weigh)(const uint32_t* p, const uint32_t* v, int rows, int heads, int lanes, const float* rescale,
                 float* o);
 
   // out[h] = bf(o / (l + exp(sink - m))), [heads][dim].

@@ -227,17 +227,12 @@ EMBERKV_INLINE void WeighBlock(const uint32_t* p, const uint32_t* v, int pairs, 
   }
 }
 
-void Weigh(const uint32_t* p, const uint32_t* v, int rows, int heads, int dim, const float* rescale,
+void Weigh(const uint32_t* p, const uint32_t* v, int rows, int heads, int lanes, const float* rescale,
            float* o) {
-  const int lanes = AttentionLanes(heads);
-  for (int strip = 0; strip < dim / kStripChannels; ++strip) {
-    for (int h = 0; h < heads; h += kHeadsAtOnce) {
-      for (int c = 0; c < kStripChannels; c += 2 * kWidth) {
-        WeighBlock(p + h, v + c, rows / 2, lanes, rescale + h, o + h * kStripChannels + c);
-      }
+  for (int h = 0; h < heads; h += kHeadsAtOnce) {
+    for (int c = 0; c < kStripChannels; c += 2 * kWidth) {
+      WeighBlock(p + h, v + c, rows / 2, lanes, rescale + h, o + h * kStripChannels + c);
     }
-    v += static_cast<size_t>(kStripPairs) * kStripChannels;
-    o += static_cast<size_t>(lanes) * kStripChannels;
   }
 }
 
@@ -258,8 +253,7 @@ void Finish(const float* o, const float* m, const float* l, const float* sink, i
 
 }  // namespace
 
-const SparseAttentionKernels kSparseAttentionKernels = {kRowsAtOnce, PackQueries, Scores,
-                                                        Softmax,     Weigh,       Finish};
+const SparseAttentionKernels kSparseAttentionKernels = {PackQueries, Scores, Softmax, Weigh, Finish};
 
 }  // namespace EMBERKV_ISA
 }  // namespace emberkv

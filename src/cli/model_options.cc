@@ -9,13 +9,28 @@
 
 namespace emberkv {
 
+void AddWeightMemoryOption(CLI::App& command, EngineOptions* engine) {
+  AddParsedOption(command, "--weight-memory", &engine->weight_memory_bytes, &ParseBytes,
+                  "Most memory of weights; experts that do not fit are read when they are used\n"
+                  "(default: what the machine has beside page pool, windows and a reserve)");
+}
+
+std::string ExpertsText(const ExpertStats& experts) {
+  const std::string share = fmt::format("{} of {} kept", BinarySize(experts.kept_bytes),
+                                        BinarySize(experts.total_bytes));
+  if (!experts.is_streamed) return "packed, " + share;
+  return fmt::format("streamed, {}; {} of {} uses were read", share, Grouped(experts.reads),
+                     Grouped(experts.uses));
+}
+
 void AddModelOptions(CLI::App& command, ModelOptions* options) {
   command.add_option("--model", options->engine.model_dir, "Folder of the model")->required();
   AddParsedOption(command, "--replay", &options->replay, &ParseReplayMode,
                   "Decoder replay of prompts: bounded (default), exact or full");
   command.add_option("--threads", options->engine.num_threads, "Threads (default: all cores)");
   AddParsedOption(command, "--kv-memory", &options->engine.kv_budget_bytes, &ParseBytes,
-                  "Page pool for global KV, e.g. 4G (default: half of the free memory)");
+                  "Page pool for global KV, e.g. 4G (default: half of what is free beside the weights)");
+  AddWeightMemoryOption(command, &options->engine);
   command.add_option("--chunk", options->engine.prefill_chunk, "Tokens of one prefill step")
       ->capture_default_str();
 }

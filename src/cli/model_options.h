@@ -25,6 +25,11 @@ struct ModelOptions {
 // `options` must outlive the parse.
 void AddModelOptions(CLI::App& command, ModelOptions* options);
 
+void AddWeightMemoryOption(CLI::App& command, EngineOptions* engine);
+
+// "packed, 12.00 GiB of 12.00 GiB kept"; of streamed experts also how many uses had to read.
+std::string ExpertsText(const ExpertStats& experts);
+
 Result<std::unique_ptr<Engine>> LoadWithProgress(const ModelOptions& options,
                                                  ProgressLine* progress);
 

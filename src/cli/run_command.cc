@@ -114,6 +114,7 @@ class Conversation {
     summary.pool = engine_.pool_stats();
     summary.caches = engine_.cache_stats();
     summary.weight_bytes = engine_.weight_bytes();
+    summary.experts = engine_.expert_stats();
     summary.threads = engine_.num_threads();
     summary.isa = engine_.isa_name();
     return summary;

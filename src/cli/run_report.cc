@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/cache_tools.h"
+#include "cli/model_options.h"
 #include "cli/quantity.h"
 #include "cli/text_table.h"
 
@@ -31,6 +32,14 @@ std::string Count(int64_t value) { return Grouped(static_cast<uint64_t>(value));
 
 uint64_t Outcomes(const WriteBehindStats& writes, PutOutcome outcome) {
   return writes.outcomes[static_cast<size_t>(outcome)];
+}
+
+Json ExpertsJson(const ExpertStats& experts) {
+  return {{"path", experts.is_streamed ? "streamed" : "packed"},
+          {"bytes", experts.total_bytes},
+          {"kept_bytes", experts.kept_bytes},
+          {"uses", experts.uses},
+          {"reads", experts.reads}};
 }
 
 // What the first prompt took from the caches.
@@ -135,6 +144,7 @@ std::string SummaryJson(const RunSummary& summary) {
       {"weight_bytes", summary.weight_bytes},
   };
   if (!session.replay_note.empty()) json["replay_note"] = session.replay_note;
+  json["experts"] = ExpertsJson(summary.experts);
   json["reuse"] = ReuseJson(summary);
   if (summary.caches.store) {
     json["store"] = StoreJson(*summary.caches.store, summary.caches.pages.writes);
@@ -173,7 +183,8 @@ std::string SummaryText(const RunSummary& summary) {
   if (summary.caches.store) {
     AddStoreRows(*summary.caches.store, summary.caches.pages.writes, &table);
   }
-  table.AddRow({"weights", BinarySize(summary.weight_bytes)});
+  table.AddRow({"weights", BinarySize(summary.weight_bytes),
+                fmt::format("experts: {}", ExpertsText(summary.experts))});
   return table.ToString();
 }
 

@@ -30,6 +30,7 @@ struct RunSummary {
   PagePoolStats pool;
   EngineCacheStats caches;
   size_t weight_bytes = 0;
+  ExpertStats experts;
   int threads = 0;
   std::string isa;
 };

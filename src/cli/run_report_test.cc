@@ -72,6 +72,20 @@ TEST(RunReport, TextNamesPagesBytesAndShare) {
   EXPECT_THAT(text, HasSubstr("avx2"));
 }
 
+TEST(RunReport, TellsWhichPathTheExpertsTook) {
+  RunSummary summary = SomeRun();
+  summary.experts.total_bytes = summary.experts.kept_bytes = uint64_t{8} << 20;
+  EXPECT_THAT(SummaryText(summary), HasSubstr("experts: packed, 8.00 MiB of 8.00 MiB kept"));
+  EXPECT_EQ(nlohmann::json::parse(SummaryJson(summary))["experts"]["path"], "packed");
+  summary.experts.is_streamed = true;
+  summary.experts.kept_bytes = uint64_t{2} << 20;
+  summary.experts.uses = 1000;
+  summary.experts.reads = 900;
+  EXPECT_THAT(SummaryText(summary),
+              HasSubstr("experts: streamed, 2.00 MiB of 8.00 MiB kept; 900 of 1,000 uses were read"));
+  EXPECT_EQ(nlohmann::json::parse(SummaryJson(summary))["experts"]["path"], "streamed");
+}
+
 RunSummary AWarmRun() {
   RunSummary summary = SomeRun();
   summary.first_prompt_tokens = 1000;

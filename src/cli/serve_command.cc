@@ -99,6 +99,7 @@ Status Serve(ServeOptions options) {
   EMBERKV_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::Open(options.server, log));
   ProgressLine progress;
   EMBERKV_ASSIGN_OR_RETURN(engine, LoadWithProgress(options.model, &progress));
+  log->info("experts: {}", ExpertsText(engine->expert_stats()));
   EMBERKV_RETURN_IF_ERROR(server->Serve(engine.get()));
   ServeUntilStopped(options, *engine, server.get(), &signals, log.get());
   return Status::Ok();
@@ -125,7 +126,8 @@ void AddEngineOptions(CLI::App& command, EngineOptions* engine) {
   AddParsedOption(command, "--context", &engine->max_context, &ParseTokens,
                   "Most tokens of a prompt and its answer, e.g. 32K (default: what the model allows)");
   AddParsedOption(command, "--kv-memory", &engine->kv_budget_bytes, &ParseBytes,
-                  "Page pool for global KV, e.g. 4G (default: half of the free memory)");
+                  "Page pool for global KV, e.g. 4G (default: half of what is free beside the weights)");
+  AddWeightMemoryOption(command, engine);
   command.add_option("--store", engine->store_dir, "Directory to keep global KV in; made if it is not there");
   AddParsedOption(command, "--store-size", &engine->store_budget_bytes, &ParseBytes,
                   "Most disk space of the store (default: 16G)");

@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -20,8 +21,10 @@ namespace emberkv {
 namespace {
 
 constexpr std::chrono::milliseconds kReasonTimeout{2'000};  // for the store to tell why a block is missing
+constexpr size_t kLeastDefaultPages = 64;
 constexpr int kMaxThreads = 1024;
 constexpr int kMaxPrefillChunk = 65536;
+constexpr uint64_t kReserveShare = 16;  // of the machine's memory: for the system and its cache of files
 constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
 constexpr uint64_t kMaxTokenizerBytes = uint64_t{256} << 20;
 
@@ -145,6 +148,60 @@ Status OpenCaches(const EngineOptions& options, std::unique_ptr<PagePool> pool, 
   return Status::Ok();
 }
 
+uint64_t WeightFileBytes(const std::string& model_dir) {
+  uint64_t bytes = 0;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(model_dir, ignored)) {
+    if (entry.path().extension() == ".safetensors") bytes += entry.file_size(ignored);
+  }
+  return bytes;
+}
+
+// Half of the memory that is free beside the weights. They come first, up to three quarters of what is free:
+// larger ones stream their experts.
+Result<size_t> DefaultKvBudget(const std::string& model_dir, size_t page_bytes) {
+  EMBERKV_ASSIGN_OR_RETURN(const size_t half_of_free, DefaultPoolBudget());
+  const uint64_t weights = std::min<uint64_t>(WeightFileBytes(model_dir) / 2, half_of_free / 4 * 3);
+  return std::max<size_t>(half_of_free - weights, kLeastDefaultPages * page_bytes);
+}
+
+// What the machine has beside page pool, windows, scratch and a reserve.
+Result<uint64_t> DefaultWeightMemory(const EngineParts& parts, uint64_t scratch_bytes) {
+  const long pages = sysconf(_SC_PHYS_PAGES);
+  const long page_bytes = sysconf(_SC_PAGESIZE);
+  if (pages <= 0 || page_bytes <= 0) {
+    return Unavailable("the system does not tell its memory size; give the weights a budget");
+  }
+  const uint64_t machine = static_cast<uint64_t>(pages) * static_cast<uint64_t>(page_bytes);
+  const uint64_t taken = parts.cache->pool()->stats().capacity_bytes() + parts.windows->stats().budget_bytes +
+                         scratch_bytes + machine / kReserveShare;
+  return machine - std::min(machine, taken);
+}
+
+Status LoadModel(const EngineOptions& options, const ModelConfig& config, const CacheLayout& layout,
+                 std::shared_ptr<const Checkpoint> checkpoint, std::vector<int32_t> token_map,
+                 const std::function<void(double)>& progress, EngineParts* parts) {
+  LoadOptions load;
+  load.pool = &parts->threads;
+  load.progress = progress;
+  if (options.weight_memory_bytes) {
+    load.weight_memory_bytes = *options.weight_memory_bytes;
+  } else {
+    const ScratchBytes scratch =
+        StepScratch(config, layout, options.prefill_chunk, parts->threads.num_threads());
+    EMBERKV_ASSIGN_OR_RETURN(load.weight_memory_bytes, DefaultWeightMemory(*parts, scratch.total()));
+  }
+  EMBERKV_ASSIGN_OR_RETURN(parts->model,
+                           Model::Load(std::move(checkpoint), config, layout, std::move(token_map), load));
+  const uint64_t held = parts->model->weight_bytes();
+  if (options.weight_memory_bytes && held > *options.weight_memory_bytes) {
+    return ResourceExhausted(
+        fmt::format("weight_memory_bytes is {}; the weights that every token needs take {}",
+                    *options.weight_memory_bytes, held));
+  }
+  return Status::Ok();
+}
+
 }  // namespace
 
 Engine::Engine(std::shared_ptr<EngineParts> parts) : parts_(std::move(parts)) {}
@@ -163,7 +220,7 @@ Result<std::unique_ptr<Engine>> Engine::Load(const EngineOptions& options,
   // The pool first: a budget that cannot be had is known before the weights are read.
   size_t budget = options.kv_budget_bytes.value_or(0);
   if (!options.kv_budget_bytes) {
-    EMBERKV_ASSIGN_OR_RETURN(budget, DefaultPoolBudget());
+    EMBERKV_ASSIGN_OR_RETURN(budget, DefaultKvBudget(options.model_dir, layout.page_bytes));
   }
   EMBERKV_ASSIGN_OR_RETURN(std::unique_ptr<PagePool> pool, PagePool::Make(layout.page_bytes, budget));
 
@@ -177,8 +234,8 @@ Result<std::unique_ptr<Engine>> Engine::Load(const EngineOptions& options,
   EMBERKV_ASSIGN_OR_RETURN(parts->identity,
                            IdentityOf(options.model_dir, *checkpoint, layout, parts->threads));
   EMBERKV_RETURN_IF_ERROR(OpenCaches(options, std::move(pool), parts.get()));
-  EMBERKV_ASSIGN_OR_RETURN(
-      parts->model, Model::Load(checkpoint, config, layout, std::move(token_map), progress));
+  EMBERKV_RETURN_IF_ERROR(
+      LoadModel(options, config, layout, checkpoint, std::move(token_map), progress, parts.get()));
   parts->scheduler =
       std::make_unique<StepScheduler>(parts->model.get(), &parts->threads, parts->prefill_chunk);
   return std::unique_ptr<Engine>(new Engine(std::move(parts)));
@@ -194,6 +251,7 @@ Result<std::unique_ptr<Session>> Engine::OpenSession(const SessionOptions& optio
 const ModelConfig& Engine::config() const { return parts_->model->config(); }
 const CacheLayout& Engine::layout() const { return parts_->model->layout(); }
 size_t Engine::weight_bytes() const { return parts_->model->weight_bytes(); }
+ExpertStats Engine::expert_stats() const { return parts_->model->expert_stats(); }
 PagePoolStats Engine::pool_stats() const { return parts_->cache->pool()->stats(); }
 
 EngineCacheStats Engine::cache_stats() const {
@@ -210,7 +268,9 @@ MemoryPlan Engine::memory_plan() const {
   const CacheLayout& layout = parts_->model->layout();
   const PagePoolStats pool = pool_stats();
   MemoryPlan plan;
-  plan.weight_bytes = weight_bytes();
+  const ExpertStats experts = expert_stats();
+  plan.weight_bytes = weight_bytes() - experts.kept_bytes + experts.most_bytes;
+  plan.expert_bytes = experts.most_bytes;
   plan.page_bytes = pool.capacity_pages * layout.page_bytes;
   plan.window_pool_bytes = parts_->windows->stats().budget_bytes;
   plan.scratch_bytes = StepScratch(config(), layout, parts_->prefill_chunk, num_threads()).total();

@@ -27,6 +27,7 @@
 #include "layout/cache_layout.h"
 #include "layout/identity.h"
 #include "layout/model_config.h"
+#include "model/expert_stats.h"
 #include "store/kv_store.h"
 #include "tokenizer/tokenizer.h"
 #include "window/window_pool.h"
@@ -37,6 +38,9 @@ struct EngineOptions {
   std::string model_dir;
   int num_threads = 0;                    // 0: as many as the machine has
   std::optional<size_t> kv_budget_bytes;  // of the page pool; else a share of free memory
+  // Most memory of weights: routed experts are packed where they fit, else read when they are used. By
+  // default what the machine has beside page pool, windows, scratch and a reserve.
+  std::optional<uint64_t> weight_memory_bytes;
   int64_t max_context = 0;                // tokens of a session; 0: max_position_embeddings
   int prefill_chunk = 512;                // tokens of one step, of all sessions together
 
@@ -59,6 +63,7 @@ struct EngineCacheStats {
 // What memory the engine needs at most, and what one more session takes.
 struct MemoryPlan {
   uint64_t weight_bytes = 0;
+  uint64_t expert_bytes = 0;    // of weight_bytes: routed experts, packed or kept of what is streamed
   uint64_t page_bytes = 0;      // all of the page pool
   uint64_t window_pool_bytes = 0;
   uint64_t scratch_bytes = 0;   // of a full step
@@ -72,7 +77,8 @@ struct MemoryPlan {
 class Engine {
  public:
   // Checks options, config and checkpoint, and packs the weights. `progress`, when set, is called
-  // with the fraction done. A folder without tokenizer.json loads: it runs on token ids.
+  // with the fraction done, from any thread, one call at a time. A folder without tokenizer.json loads: it
+  // runs on token ids.
   static Result<std::unique_ptr<Engine>> Load(const EngineOptions& options,
                                               const std::function<void(double)>& progress = {});
   ~Engine();
@@ -81,7 +87,8 @@ class Engine {
 
   const ModelConfig& config() const;
   const CacheLayout& layout() const;
-  size_t weight_bytes() const;  // resident
+  size_t weight_bytes() const;  // resident now
+  ExpertStats expert_stats() const;
   PagePoolStats pool_stats() const;
   EngineCacheStats cache_stats() const;
   StepSchedulerStats scheduler_stats() const;

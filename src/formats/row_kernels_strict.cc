@@ -316,14 +316,6 @@ template <class Format>
 EMBERKV_INLINE void DecodeE2m1Block(const uint8_t* codes, Floats scales, int groups, uint32_t* pairs) {
   float values[kWidth];
   StoreLanes(scales, values);
-#if defined(__AVX512F__)
-  if constexpr (Format::kGroup == GlobalKv::kGroup) {
-    for (int g = 0; g < groups; g += 2) {
-      DecodeE2m1Pair(codes + g * 8, values[g], values[g + 1], pairs + g * GlobalKv::kGroup / 2);
-    }
-    return;
-  }
-#endif
   for (int g = 0; g < groups; ++g) {
     const Floats scale = Fill(values[g]);
     for (int i = 0; i < Format::kGroup; i += 2 * kWidth) {
@@ -342,6 +334,14 @@ template <class Format, class Value>
 void DecodeE2m1Row(const uint8_t* row, int channels, Value* out) {
   const int groups = channels / Format::kGroup;
   const uint8_t* const scale_codes = row + CodeBytes<Format>(channels);
+#if defined(__AVX512F__)
+  if constexpr (Format::kGroup == GlobalKv::kGroup && std::is_same_v<Value, uint32_t>) {
+    for (int g = 0; g < groups; g += 2) {
+      DecodeE2m1Pair(row + g * 8, scale_codes + g, out + g * GlobalKv::kGroup / 2);
+    }
+    return;
+  }
+#endif
   for (int begin = 0; begin < groups; begin += kWidth) {
     const int n = BlockGroups(groups - begin);
     const Floats scales = LoadScales<Format>(scale_codes + begin, n);

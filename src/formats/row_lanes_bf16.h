@@ -72,15 +72,45 @@ EMBERKV_INLINE __m512i TableOfPair(__m512 factors, float first_scale, float seco
   return JoinBf16((Floats)factors * Fill(first_scale), (Floats)factors * Fill(second_scale));
 }
 
-// 32 packed e2m1 codes of two groups as pairs of bf16 values, the first in the upper half.
-EMBERKV_INLINE void DecodeE2m1Pair(const uint8_t* codes, float first_scale, float second_scale,
-                                   uint32_t* pairs) {
-  const __m512 values = _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f,
-                                       -1.5f, -2.0f, -3.0f, -4.0f, -6.0f);
-  const __m512i table = TableOfPair(values, first_scale, second_scale);
-  const __m512i bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)));
-  // The upper word of a lane gets its byte's low nibble, the lower word the high nibble.
-  const __m512i nibbles = _mm512_or_si512(_mm512_slli_epi32(bytes, 16), _mm512_srli_epi32(bytes, 4));
+// The bf16 products of each e4m3 scale code with the 16 e2m1 codes.
+struct E2m1Products {
+  alignas(64) uint16_t of_scale[256][16];
+};
+
+constexpr E2m1Products MakeE2m1Products() {
+  constexpr float kMagnitudes[8] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
+  E2m1Products t = {};
+  for (int code = 0; code < 256; ++code) {
+    const int exponent = code >> 3 & 15, mantissa = code & 7;
+    float scale = static_cast<float>(exponent == 0 ? mantissa : 8 + mantissa) * 0x1p-9f;
+    for (int i = 1; i < exponent; ++i) scale *= 2.0f;
+    for (int i = 0; i < 16; ++i) {
+      const uint32_t sign = static_cast<uint32_t>(code >> 7 ^ i >> 3) << 31;
+      const uint32_t nan = 0x7ff00000u | static_cast<uint32_t>(code >> 7) << 31;
+      const uint32_t bits = __builtin_bit_cast(uint32_t, scale * kMagnitudes[i % 8]) | sign;
+      t.of_scale[code][i] = static_cast<uint16_t>(((code & 0x7f) == 0x7f ? nan : bits) >> 16);
+    }
+  }
+  return t;
+}
+
+inline constexpr E2m1Products kE2m1Products = MakeE2m1Products();
+
+// 32 packed e2m1 codes of two groups as pairs of bf16 values, the first in the upper half. Given are the e4m3
+// codes of the groups' scales.
+EMBERKV_INLINE void DecodeE2m1Pair(const uint8_t* codes, const uint8_t* scale_codes, uint32_t* pairs) {
+  const auto products = [&](int group) {
+    return _mm256_load_si256(
+        reinterpret_cast<const __m256i*>(kE2m1Products.of_scale[scale_codes[group]]));
+  };
+  const __m512i table = _mm512_inserti64x4(_mm512_castsi256_si512(products(0)), products(1), 1);
+  const __m512i bytes = _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)));
+  // Both words of a lane get its byte; then the upper word has its low nibble lowest, the lower the high one.
+  const __m512i spread = _mm512_set_epi64(
+      0x0f0f0f0f0e0e0e0e, 0x0d0d0d0d0c0c0c0c, 0x0b0b0b0b0a0a0a0a, 0x0909090908080808, 0x0707070706060606,
+      0x0505050504040404, 0x0303030302020202, 0x0101010100000000);
+  const __m512i nibbles =
+      _mm512_srlv_epi16(_mm512_shuffle_epi8(bytes, spread), _mm512_set1_epi32(0x00000004));
   constexpr int kAndOr = 0xea;  // (a & b) | c
   const __m512i index =
       _mm512_ternarylogic_epi32(nibbles, _mm512_set1_epi16(15), SecondGroupOffset(), kAndOr);

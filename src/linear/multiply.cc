@@ -82,11 +82,6 @@ void MultiplyPanel(const Kernels& kernels, const PackedMatrix& w, int index, con
   const PanelView panel = w.panel(index);
   const int first = index * kPanelRows;
   const int width = std::min(kPanelRows, w.rows() - first);
-  for (int r = 0; r < tile.num_rows; ++r) {  // far apart: on their way while the sums grow
-    float* out = tile.y + static_cast<size_t>(r) * tile.y_stride + first;
-    __builtin_prefetch(out, 1);
-    __builtin_prefetch(out + width - 1, 1);
-  }
   if (tile.packed != nullptr) {
     kernels.dot.multiply(panel, tile.packed, tile.num_rows, sums);
   } else {

@@ -22,17 +22,29 @@ Model::~Model() = default;
 Result<std::unique_ptr<Model>> Model::Load(std::shared_ptr<const Checkpoint> checkpoint,
                                            const ModelConfig& config, const CacheLayout& layout,
                                            std::vector<int32_t> token_map,
-                                           const std::function<void(double)>& progress) {
+                                           const LoadOptions& options) {
   std::unique_ptr<Model> model(new Model(config, layout));
   EMBERKV_ASSIGN_OR_RETURN(
       ModelWeights weights,
-      LoadModelWeights(*checkpoint, config, layout, std::move(token_map), progress));
+      LoadModelWeights(*checkpoint, config, layout, std::move(token_map), options));
   model->weights_ = std::make_unique<ModelWeights>(std::move(weights));
   model->checkpoint_ = std::move(checkpoint);
   return model;
 }
 
-size_t Model::weight_bytes() const { return weights_->bytes(); }
+size_t Model::weight_bytes() const {
+  const uint64_t streamed = weights_->streamed ? weights_->streamed->stats().kept_bytes : 0;
+  return weights_->bytes() + static_cast<size_t>(streamed);
+}
+
+ExpertStats Model::expert_stats() const {
+  if (weights_->streamed) return weights_->streamed->stats();
+  ExpertStats stats;
+  stats.total_bytes = RoutedExpertBytes(config_) * static_cast<uint64_t>(config_.n_routed_experts) *
+                      weights_->layers.size();
+  stats.kept_bytes = stats.most_bytes = stats.total_bytes;
+  return stats;
+}
 
 Status Model::CheckTokens(const Step& step) const {
   for (const StepRow& row : step.rows) {
@@ -140,7 +152,11 @@ Status Model::RunLayer(int layer, Step* step) const {
   }
   {
     const StageTimer timer(step->stage_times, Stage::kExperts);
-    RunMoe(w.moe, config_, step);
+    if (weights_->streamed) {
+      EMBERKV_RETURN_IF_ERROR(RunStreamedMoe(w.moe, weights_->streamed.get(), layer, config_, step));
+    } else {
+      RunMoe(w.moe, config_, step);
+    }
   }
   const StageTimer timer(step->stage_times, Stage::kMixes);
   FoldOutput(config_, step);

@@ -3,7 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <numeric>
 #include <string>
+#include <thread>
 
 namespace emberkv {
 namespace {
@@ -53,14 +58,6 @@ class WeightReader {
     return out;
   }
 
-  PackedMatrix Fp4(const std::string& name) {
-    const Fp4Matrix m = Take(checkpoint_.Fp4(name));
-    Check(std::find(m.scales, m.scales + m.rows * (m.cols / 32), 0xff) == m.scales + m.rows * (m.cols / 32),
-          name);
-    return PackedMatrix::FromFp4(static_cast<int>(m.rows), static_cast<int>(m.cols), m.packed,
-                                 m.scales);
-  }
-
   PackedMatrix Bf16(const std::string& name) {
     const Bf16Tensor t = Bf16View(name);
     if (t.shape.size() != 2) return {};
@@ -98,7 +95,7 @@ class WeightReader {
 
   void Check(bool finite, const std::string& name) {
     if (finite || !status_.ok()) return;
-    status_ = DataLoss(fmt::format("tensor {} holds a NaN or an infinity; weights must be finite", name));
+    status_ = NotFinite(name);
   }
 
   template <typename T>
@@ -144,15 +141,10 @@ AttentionWeights ReadAttention(WeightReader* reader, const ModelConfig& config, 
   return w;
 }
 
-MoeWeights ReadMoe(WeightReader* reader, const ModelConfig& config, const std::string& prefix) {
+MoeWeights ReadMoe(WeightReader* reader, const std::string& prefix) {
   MoeWeights w;
   w.gate = reader->Bf16(prefix + "gate.weight");
   w.bias = reader->F32Vector(prefix + "gate.bias");
-  for (int e = 0; e < config.n_routed_experts && reader->status().ok(); ++e) {
-    const std::string expert = fmt::format("{}experts.{}.", prefix, e);
-    w.experts.push_back(
-        {reader->Fp4(expert + "w1"), reader->Fp4(expert + "w2"), reader->Fp4(expert + "w3")});
-  }
   const std::string shared = prefix + "shared_experts.";
   w.shared = {reader->Fp8(shared + "w1"), reader->Fp8(shared + "w2"), reader->Fp8(shared + "w3")};
   return w;
@@ -180,19 +172,17 @@ LayerWeights ReadLayer(WeightReader* reader, const ModelConfig& config, const La
   w.attn_norm = reader->Bf16Vector(prefix + "attn_norm.weight");
   w.ffn_norm = reader->Bf16Vector(prefix + "ffn_norm.weight");
   w.attn = ReadAttention(reader, config, plan, prefix + "attn.");
-  w.moe = ReadMoe(reader, config, prefix + "ffn.");
+  w.moe = ReadMoe(reader, prefix + "ffn.");
   if (plan.engram >= 0) w.engram = ReadEngram(reader, config, prefix + "engram.");
   return w;
 }
 
-size_t Bytes(const ExpertWeights& w) { return w.w1.bytes() + w.w2.bytes() + w.w3.bytes(); }
-
 size_t Bytes(const LayerWeights& w) {
   size_t bytes = w.hc_attn.fn.bytes() + w.hc_ffn.fn.bytes() + w.attn.wq_a.bytes() +
                  w.attn.wq_b.bytes() + w.attn.wkv.bytes() + w.attn.wo_b.bytes() + w.moe.gate.bytes() +
-                 Bytes(w.moe.shared);
+                 w.moe.shared.bytes();
   for (const PackedMatrix& m : w.attn.wo_a) bytes += m.bytes();
-  for (const ExpertWeights& e : w.moe.experts) bytes += Bytes(e);
+  for (const ExpertWeights& e : w.moe.experts) bytes += e.bytes();
   if (w.attn.compressor) {
     bytes += w.attn.compressor->wkv.bytes() + w.attn.compressor->index_wk.bytes();
     if (w.attn.compressor->wgate) bytes += w.attn.compressor->wgate->bytes();
@@ -200,6 +190,90 @@ size_t Bytes(const LayerWeights& w) {
   if (w.attn.indexer) bytes += w.attn.indexer->wq_b.bytes() + w.attn.indexer->weights_proj.bytes();
   if (w.engram) bytes += w.engram->wkv.bytes();
   return bytes;
+}
+
+// Tells the caller of a load how far it is: of `steps` equal ones.
+class LoadProgress {
+ public:
+  LoadProgress(const std::function<void(double)>& tell, int steps) : tell_(tell), steps_(steps) {}
+
+  void Step() {
+    const std::lock_guard lock(mutex_);
+    ++done_;
+    if (tell_) tell_(static_cast<double>(done_) / steps_);
+  }
+  void Finish() {
+    const std::lock_guard lock(mutex_);
+    if (tell_) tell_(1.0);
+  }
+
+ private:
+  const std::function<void(double)>& tell_;
+  const int steps_;
+  std::mutex mutex_;
+  int done_ = 0;  // guarded by mutex_
+};
+
+// What the layers do not hold.
+void ReadEnds(WeightReader* reader, const Checkpoint& checkpoint, ModelWeights* w) {
+  w->head = reader->Bf16("head.weight");
+  checkpoint.Release("head.");
+  w->embed = reader->Bf16View("embed.weight");
+  checkpoint.Release("embed.");
+  w->norm = reader->Bf16Vector("norm.weight");
+}
+
+// All weights but the routed experts, layers side by side.
+Status ReadAlwaysUsed(const Checkpoint& checkpoint, const ModelConfig& config, const CacheLayout& layout,
+                      ThreadPool* pool, LoadProgress* progress, ModelWeights* w) {
+  w->layers.resize(layout.layers.size());
+  std::vector<Status> results(layout.layers.size() + 1);
+  std::atomic<bool> failed{false};
+  const auto read = [&](size_t i) -> Status {
+    WeightReader reader(checkpoint);
+    if (i == 0) {  // first, because it takes longest
+      ReadEnds(&reader, checkpoint, w);
+    } else {
+      const LayerPlan& plan = layout.layers[i - 1];
+      w->layers[i - 1] = ReadLayer(&reader, config, plan);
+      // Read once: else the files would take as much memory as what was made of them.
+      checkpoint.Release(fmt::format("layers.{}.", plan.layer));
+    }
+    return reader.status();
+  };
+  pool->ParallelFor(static_cast<int64_t>(results.size()), 1, [&](int64_t begin, int64_t end, int) {
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end) && !failed; ++i) {
+      try {
+        results[i] = read(i);
+      } catch (const std::exception& error) {  // out of memory, which must not end a thread of the pool
+        results[i] = ResourceExhausted(error.what()).WithContext("the weights could not be packed");
+      }
+      if (!results[i].ok()) failed = true;
+      progress->Step();
+    }
+  });
+  for (const Status& result : results) EMBERKV_RETURN_IF_ERROR(result);
+  return Status::Ok();
+}
+
+// Packs all of them where they fit beside what `w` holds already.
+Status ReadRoutedExperts(const Checkpoint& checkpoint, const ModelConfig& config,
+                         uint64_t weight_memory_bytes, ThreadPool* pool, LoadProgress* progress,
+                         ModelWeights* w) {
+  std::vector<int> experts(static_cast<size_t>(config.n_routed_experts));
+  std::iota(experts.begin(), experts.end(), 0);
+  const uint64_t budget = weight_memory_bytes - std::min<uint64_t>(weight_memory_bytes, w->bytes());
+  if (RoutedExpertBytes(config) * experts.size() * w->layers.size() > budget) {
+    w->streamed = std::make_unique<StreamedExperts>(checkpoint, config, budget);
+    progress->Finish();
+    return Status::Ok();
+  }
+  for (size_t layer = 0; layer < w->layers.size(); ++layer) {
+    EMBERKV_ASSIGN_OR_RETURN(w->layers[layer].moe.experts,
+                             ReadExperts(checkpoint, static_cast<int>(layer), experts, pool));
+    progress->Step();
+  }
+  return Status::Ok();
 }
 
 }  // namespace
@@ -212,7 +286,7 @@ size_t ModelWeights::bytes() const {
 
 Result<ModelWeights> LoadModelWeights(const Checkpoint& checkpoint, const ModelConfig& config,
                                       const CacheLayout& layout, std::vector<int32_t> token_map,
-                                      const std::function<void(double)>& progress) {
+                                      const LoadOptions& options) {
   ModelWeights w;
   if (!config.engram_layer_ids.empty()) {
     EMBERKV_ASSIGN_OR_RETURN(w.engram_hash, EngramHash::Make(config, std::move(token_map)));
@@ -220,17 +294,15 @@ Result<ModelWeights> LoadModelWeights(const Checkpoint& checkpoint, const ModelC
   w.plain_rope = RopeTable(config.qk_rope_head_dim, config.rope_theta, std::nullopt);
   w.compressed_rope =
       RopeTable(config.qk_rope_head_dim, config.compress_rope_theta, config.rope_scaling);
-  WeightReader reader(checkpoint);
-  for (const LayerPlan& plan : layout.layers) {
-    w.layers.push_back(ReadLayer(&reader, config, plan));
-    EMBERKV_RETURN_IF_ERROR(reader.status());
-    if (progress) progress((plan.layer + 1.0) / (layout.num_layers() + 1.0));
+  std::optional<ThreadPool> own;
+  if (options.pool == nullptr) {
+    own.emplace(static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
   }
-  w.embed = reader.Bf16View("embed.weight");
-  w.norm = reader.Bf16Vector("norm.weight");
-  w.head = reader.Bf16("head.weight");
-  EMBERKV_RETURN_IF_ERROR(reader.status());
-  if (progress) progress(1.0);
+  ThreadPool* const pool = own ? &*own : options.pool;
+  LoadProgress progress(options.progress, 2 * layout.num_layers() + 1);
+  EMBERKV_RETURN_IF_ERROR(ReadAlwaysUsed(checkpoint, config, layout, pool, &progress, &w));
+  EMBERKV_RETURN_IF_ERROR(
+      ReadRoutedExperts(checkpoint, config, options.weight_memory_bytes, pool, &progress, &w));
   return w;
 }
 

@@ -1,9 +1,10 @@
 // The packed weights of a model, by layer and by the names of numerics 2. Internal to model/.
 //
-// Built once from a checkpoint, then const. Vectors are fp32 copies of what the file stores.
+// Built once from a checkpoint, then const, but for routed experts larger than memory, which come and go.
+// Vectors are fp32 copies of what the file stores.
 #pragma once
 
-#include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -12,6 +13,8 @@
 #include "layout/cache_layout.h"
 #include "linear/packed_matrix.h"
 #include "model/engram_hash.h"
+#include "model/load_options.h"
+#include "model/streamed_experts.h"
 #include "weights/checkpoint.h"
 
 namespace emberkv {
@@ -45,14 +48,10 @@ struct AttentionWeights {
   std::optional<IndexerWeights> indexer;
 };
 
-struct ExpertWeights {
-  PackedMatrix w1, w2, w3;
-};
-
 struct MoeWeights {
   PackedMatrix gate;
   std::vector<float> bias;
-  std::vector<ExpertWeights> experts;
+  std::vector<ExpertWeights> experts;  // empty where they are streamed
   ExpertWeights shared;
 };
 
@@ -71,6 +70,7 @@ struct LayerWeights {
 
 struct ModelWeights {
   std::vector<LayerWeights> layers;
+  std::unique_ptr<StreamedExperts> streamed;  // null where all experts are packed
   Bf16Tensor embed;  // rows are read where they lie in the file
   std::vector<float> norm;
   PackedMatrix head;
@@ -78,11 +78,12 @@ struct ModelWeights {
   RopeTable compressed_rope;  // layers of ratio > 0, YaRN
   std::optional<EngramHash> engram_hash;
 
-  size_t bytes() const;
+  size_t bytes() const;  // without what is streamed
 };
 
+// `checkpoint` must outlive the weights.
 Result<ModelWeights> LoadModelWeights(const Checkpoint& checkpoint, const ModelConfig& config,
                                       const CacheLayout& layout, std::vector<int32_t> token_map,
-                                      const std::function<void(double)>& progress);
+                                      const LoadOptions& options);
 
 }  // namespace emberkv

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "formats/row_codec.h"
 #include "linear/multiply.h"
@@ -15,9 +16,14 @@ float SqrtSoftplus(float logit) {
   return std::sqrt(softplus);
 }
 
-struct Assignment {
-  int row;
-  float weight;
+// Ahead of the experts that are packed: bounds what the system's cache must hold of a step with many.
+constexpr size_t kReadAheadExperts = 8;
+
+// The rows that an expert runs for.
+struct Assignments {
+  int expert = 0;
+  std::vector<int> rows;
+  std::vector<float> weights;
 };
 
 }  // namespace
@@ -73,7 +79,11 @@ void RunExpert(const ExpertWeights& expert, const ModelConfig& config, const flo
            *step->pool);
 }
 
-void RunMoe(const MoeWeights& weights, const ModelConfig& config, Step* step) {
+namespace {
+
+// Runs the router over scratch x and prepares scratch xq and y. Gives the experts with rows, ascending:
+// each row adds its experts in this order.
+std::vector<Assignments> BeginMoe(const MoeWeights& weights, const ModelConfig& config, Step* step) {
   Step::Scratch& s = step->scratch;
   const int rows = step->num_rows();
   const size_t hidden = static_cast<size_t>(config.hidden_size);
@@ -81,41 +91,80 @@ void RunMoe(const MoeWeights& weights, const ModelConfig& config, Step* step) {
   s.router.resize(static_cast<size_t>(rows) * num_experts);
   Multiply(weights.gate, s.x.data(), hidden, rows, s.router.data(), num_experts, Rounding::kNone,
            *step->pool);
-  std::vector<std::vector<Assignment>> assigned(num_experts);
+  std::vector<Assignments> assigned(num_experts);
+  for (size_t e = 0; e < num_experts; ++e) assigned[e].expert = static_cast<int>(e);
   for (int r = 0; r < rows; ++r) {
     const Route route =
         RouteRow(s.router.data() + static_cast<size_t>(r) * num_experts, weights.bias, config);
     for (size_t i = 0; i < route.experts.size(); ++i) {
-      assigned[static_cast<size_t>(route.experts[i])].push_back({r, route.weights[i]});
+      Assignments& list = assigned[static_cast<size_t>(route.experts[i])];
+      list.rows.push_back(r);
+      list.weights.push_back(route.weights[i]);
     }
   }
+  std::erase_if(assigned, [](const Assignments& list) { return list.rows.empty(); });
   s.xq = s.x;
   RoundRows(RowFormat::kWindowKv, s.xq.data(), hidden, rows, config.hidden_size);
   s.y.assign(static_cast<size_t>(rows) * hidden, 0.0f);
+  return assigned;
+}
+
+// Adds an expert's output for its rows of scratch xq to scratch y.
+void AddExpert(const ExpertWeights& expert, const Assignments& list, const ModelConfig& config, Step* step) {
+  Step::Scratch& s = step->scratch;
+  const size_t hidden = static_cast<size_t>(config.hidden_size);
+  s.expert_in.resize(list.rows.size() * hidden);
+  for (size_t i = 0; i < list.rows.size(); ++i) {
+    std::copy_n(s.xq.data() + static_cast<size_t>(list.rows[i]) * hidden, hidden,
+                s.expert_in.data() + i * hidden);
+  }
+  RunExpert(expert, config, list.weights.data(), static_cast<int>(list.rows.size()), step);
   const RowMath& math = ActiveRowMath();
-  std::vector<float> route_weights;
-  for (size_t e = 0; e < num_experts; ++e) {  // ascending: each row adds its experts in this order
-    const std::vector<Assignment>& list = assigned[e];
-    if (list.empty()) continue;
-    s.expert_in.resize(list.size() * hidden);
-    route_weights.clear();
-    for (size_t i = 0; i < list.size(); ++i) {
-      std::copy_n(s.xq.data() + static_cast<size_t>(list[i].row) * hidden, hidden,
-                  s.expert_in.data() + i * hidden);
-      route_weights.push_back(list[i].weight);
-    }
-    RunExpert(weights.experts[e], config, route_weights.data(), static_cast<int>(list.size()), step);
-    for (size_t i = 0; i < list.size(); ++i) {
-      math.add(s.y.data() + static_cast<size_t>(list[i].row) * hidden, s.expert_out.data() + i * hidden,
-               config.hidden_size);
-    }
+  for (size_t i = 0; i < list.rows.size(); ++i) {
+    math.add(s.y.data() + static_cast<size_t>(list.rows[i]) * hidden, s.expert_out.data() + i * hidden,
+             config.hidden_size);
   }
+}
+
+// Adds the shared expert.
+void FinishMoe(const MoeWeights& weights, const ModelConfig& config, Step* step) {
+  Step::Scratch& s = step->scratch;
+  const size_t hidden = static_cast<size_t>(config.hidden_size);
   std::swap(s.expert_in, s.xq);
-  RunExpert(weights.shared, config, nullptr, rows, step);
-  for (int r = 0; r < rows; ++r) {
-    math.add_round(s.y.data() + static_cast<size_t>(r) * hidden,
-                   s.expert_out.data() + static_cast<size_t>(r) * hidden, config.hidden_size);
+  RunExpert(weights.shared, config, nullptr, step->num_rows(), step);
+  const RowMath& math = ActiveRowMath();
+  for (size_t r = 0; r < step->rows.size(); ++r) {
+    math.add_round(s.y.data() + r * hidden, s.expert_out.data() + r * hidden, config.hidden_size);
   }
+}
+
+}  // namespace
+
+void RunMoe(const MoeWeights& weights, const ModelConfig& config, Step* step) {
+  for (const Assignments& list : BeginMoe(weights, config, step)) {
+    AddExpert(weights.experts[static_cast<size_t>(list.expert)], list, config, step);
+  }
+  FinishMoe(weights, config, step);
+}
+
+Status RunStreamedMoe(const MoeWeights& weights, StreamedExperts* experts, int layer,
+                      const ModelConfig& config, Step* step) {
+  const std::vector<Assignments> assigned = BeginMoe(weights, config, step);
+  std::vector<int> chosen;
+  for (const Assignments& list : assigned) chosen.push_back(list.expert);
+  const std::span<const int> all(chosen);
+  size_t asked = 0;
+  for (size_t begin = 0; begin < all.size(); begin += StreamedExperts::kTakenAtOnce) {
+    const size_t end = std::min(all.size(), begin + StreamedExperts::kTakenAtOnce);
+    const size_t ask_end = std::min(all.size(), end + kReadAheadExperts);
+    experts->ReadAhead(layer, all.subspan(asked, ask_end - asked));
+    asked = ask_end;
+    EMBERKV_ASSIGN_OR_RETURN(const std::vector<StreamedExperts::Expert> taken,
+                             experts->Take(layer, all.subspan(begin, end - begin), step->pool));
+    for (size_t i = begin; i < end; ++i) AddExpert(*taken[i - begin], assigned[i], config, step);
+  }
+  FinishMoe(weights, config, step);
+  return Status::Ok();
 }
 
 }  // namespace emberkv

@@ -1,6 +1,9 @@
 // The mixture of experts of one layer (numerics 11). Internal to model/.
 #pragma once
 
+#include <vector>
+
+#include "base/status.h"
 #include "layout/model_config.h"
 #include "model/model_weights.h"
 #include "model/step.h"
@@ -21,7 +24,11 @@ Route RouteRow(const float* logits, const std::vector<float>& bias, const ModelC
 void RunExpert(const ExpertWeights& expert, const ModelConfig& config, const float* weights, int rows,
                Step* step);
 
-// scratch y = routed + shared experts of scratch x, for every active row.
+// scratch y = routed + shared experts of scratch x, for every active row. All experts are packed.
 void RunMoe(const MoeWeights& weights, const ModelConfig& config, Step* step);
+
+// The same bits with routed experts that are read as they are chosen. Fails when they cannot be read.
+Status RunStreamedMoe(const MoeWeights& weights, StreamedExperts* experts, int layer,
+                      const ModelConfig& config, Step* step);
 
 }  // namespace emberkv

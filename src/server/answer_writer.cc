@@ -5,6 +5,7 @@
 #include <chrono>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
 
 #include "server/usage_json.h"
@@ -70,7 +71,7 @@ class DocumentWriter final : public AnswerWriter {
   DocumentWriter(ReplyForm form, ReplyChannel* channel)
       : form_(std::move(form)), channel_(channel), answers_(form_.request().num_answers()) {}
 
-  bool Add(size_t index, AnswerPiece piece) override {
+  void Add(size_t index, AnswerPiece piece) override {
     Answer& answer = answers_[index];
     for (AnswerDelta& delta : piece.deltas) {
       switch (delta.kind) {
@@ -90,9 +91,10 @@ class DocumentWriter final : public AnswerWriter {
     }
     std::move(piece.tokens.begin(), piece.tokens.end(), std::back_inserter(answer.tokens));
     answer.finish_reason += piece.finish_reason;
-    return true;
   }
 
+  bool HasRoom() const override { return true; }
+  bool Flush() override { return true; }
   bool KeepAlive() override { return true; }
 
   bool Finish(const GenerationOutcome& outcome) override {
@@ -155,26 +157,39 @@ class DocumentWriter final : public AnswerWriter {
 };
 
 // Server-sent events. The stream begins with the first thing to say, so that what fails before has a status.
+//
+// There is an event for every token: of its JSON only what differs is made anew, and put together as text.
 class EventWriter final : public AnswerWriter {
  public:
   EventWriter(ReplyForm form, ReplyChannel* channel)
-      : form_(std::move(form)), channel_(channel), answers_(form_.request().num_answers()) {}
+      : form_(std::move(form)), channel_(channel), answers_(form_.request().num_answers()) {
+    constexpr std::string_view kNoChoices = "]}";
+    event_begin_ = "data: " + Dump(form_.Envelope());
+    event_begin_.resize(event_begin_.size() - kNoChoices.size());
+    event_end_ = form_.request().includes_usage ? "],\"usage\":null}\n\n" : "]}\n\n";
+  }
 
-  bool Add(size_t index, AnswerPiece piece) override {
+  void Add(size_t index, AnswerPiece piece) override {
     Answer& answer = answers_[index];
-    std::string events;
     if (!std::exchange(answer.has_begun, true) && form_.is_chat()) {
-      events += ChoiceEvent(index, {{"role", "assistant"}, {"content", ""}}, nullptr, "");
+      AddChoice(index, R"({"role":"assistant","content":""})", "null", "");
     }
-    Json logprobs = form_.Logprobs(piece.tokens, &answer.offset);
+    std::string logprobs = Dump(form_.Logprobs(piece.tokens, &answer.offset));
     for (const AnswerDelta& delta : piece.deltas) {
-      events += ChoiceEvent(index, DeltaJson(index, delta), std::exchange(logprobs, nullptr), "");
+      AddChoice(index, DeltaJson(index, delta), std::exchange(logprobs, "null"), "");
     }
     if (!piece.finish_reason.empty()) {
-      const Json none = form_.is_chat() ? Json::object() : Json("");
-      events += ChoiceEvent(index, none, std::exchange(logprobs, nullptr), piece.finish_reason);
+      AddChoice(index, form_.is_chat() ? "{}" : R"("")", logprobs, piece.finish_reason);
     }
-    return events.empty() || Send(events);
+  }
+
+  bool HasRoom() const override { return channel_->HasRoom(unsent_.size()); }
+
+  bool Flush() override {
+    if (unsent_.empty()) return true;
+    const bool is_sent = Send(unsent_);
+    unsent_.clear();
+    return is_sent;
   }
 
   bool KeepAlive() override { return Send(": keep-alive\n\n"); }
@@ -204,13 +219,14 @@ class EventWriter final : public AnswerWriter {
 
   static std::string Event(const Json& json) { return "data: " + Dump(json) + "\n\n"; }
 
-  Json DeltaJson(size_t index, const AnswerDelta& delta) const {
-    if (!form_.is_chat()) return delta.text;
+  // The delta of a chat, the text of a completion.
+  std::string DeltaJson(size_t index, const AnswerDelta& delta) const {
+    if (!form_.is_chat()) return Dump(delta.text);
     switch (delta.kind) {
       case AnswerDelta::Kind::kReasoning:
-        return {{"reasoning_content", delta.text}};
+        return "{\"reasoning_content\":" + Dump(delta.text) + "}";
       case AnswerDelta::Kind::kContent:
-        return {{"content", delta.text}};
+        return "{\"content\":" + Dump(delta.text) + "}";
       default:
         break;
     }
@@ -224,20 +240,16 @@ class EventWriter final : public AnswerWriter {
     }
     Json json;
     json["tool_calls"].push_back(std::move(call));
-    return json;
+    return Dump(json);
   }
 
-  // `content`: the delta of a chat, the text of a completion.
-  std::string ChoiceEvent(size_t index, Json content, Json logprobs, const std::string& finish_reason) const {
-    Json choice;
-    choice["index"] = index;
-    choice[form_.is_chat() ? "delta" : "text"] = std::move(content);
-    choice["logprobs"] = std::move(logprobs);
-    choice["finish_reason"] = finish_reason.empty() ? Json() : Json(finish_reason);
-    Json json = form_.Envelope();
-    json["choices"].push_back(std::move(choice));
-    if (form_.request().includes_usage) json["usage"] = nullptr;
-    return Event(json);
+  // `delta` and `logprobs` are JSON; `finish_reason` is a word or empty.
+  void AddChoice(size_t index, std::string_view delta, std::string_view logprobs, std::string_view finish_reason) {
+    const std::string_view quote = finish_reason.empty() ? "" : "\"";
+    if (finish_reason.empty()) finish_reason = "null";
+    fmt::format_to(std::back_inserter(unsent_),
+                   R"({}{{"index":{},"{}":{},"logprobs":{},"finish_reason":{}{}{}}}{})", event_begin_, index,
+                   form_.is_chat() ? "delta" : "text", delta, logprobs, quote, finish_reason, quote, event_end_);
   }
 
   bool Send(const std::string& events) {
@@ -255,7 +267,10 @@ class EventWriter final : public AnswerWriter {
 
   const ReplyForm form_;
   ReplyChannel* const channel_;
+  std::string event_begin_;  // of an event with a choice: up to the choice, and what follows it
+  std::string event_end_;
   std::vector<Answer> answers_;
+  std::string unsent_;
   bool has_begun_ = false;
 };
 

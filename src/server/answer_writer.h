@@ -1,7 +1,7 @@
 // Answers on their way to the client: as one JSON document, or as a stream of events.
 //
-// One writer per request, used by one thread; request, context, engine and channel outlive it. Pieces of several
-// answers may come in any order, those of one answer in order.
+// One writer per request, used by one thread at a time; request, context, engine and channel outlive it. Pieces of
+// several answers may come in any order, those of one answer in order.
 #pragma once
 
 #include <memory>
@@ -30,8 +30,12 @@ class AnswerWriter {
   static std::unique_ptr<AnswerWriter> Make(const GenerationRequest& request, const GenerationContext& context,
                                             const Engine& engine, ReplyChannel* channel);
 
-  // An answer's first piece may be empty: its first token came. All of these: false when the client is gone.
-  virtual bool Add(size_t answer, AnswerPiece piece) = 0;
+  // Sends nothing yet. An answer's first piece may be empty: its first token came.
+  virtual void Add(size_t answer, AnswerPiece piece) = 0;
+  // Whether Flush would not wait for the client.
+  virtual bool HasRoom() const = 0;
+  // Sends what was added. All of these: false when the client is gone.
+  virtual bool Flush() = 0;
   // Nothing has come for a while.
   virtual bool KeepAlive() = 0;
   virtual bool Finish(const GenerationOutcome& outcome) = 0;

@@ -38,6 +38,7 @@ class ApiCall final : public ReplyChannel {
   bool BeginStream(int status, const HttpHeaders& headers) override;
   bool Write(std::string_view text) override;
   void EndStream() override;
+  bool HasRoom(size_t bytes) const override { return exchange_->HasRoom(bytes); }
   const std::atomic<bool>& gone() const override { return exchange_->gone(); }
 
  private:

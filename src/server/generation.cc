@@ -48,7 +48,11 @@ struct Answer {
   Clock::time_point last_token;
 };
 
-// A request on its way: threads that compute answers, and the caller's thread, which sends them.
+// A request on its way: threads that compute answers, and the caller's thread, which looks after them.
+//
+// One thread at a time uses the writer, whoever has set is_sending_, and takes along what others add meanwhile. A
+// thread that computes sends only what need not wait for the client, as handing it over would cost more than the
+// sending; otherwise the caller's thread goes on with it.
 class GenerationRun {
  public:
   GenerationRun(const GenerationRequest& request, const GenerationContext& context, const Engine& engine,
@@ -70,11 +74,13 @@ class GenerationRun {
   void Post(Answer* answer, std::vector<AnswerDelta> deltas, std::string finish_reason = "");
   std::string FinishText(const Answer& answer, FinishReason reason) const;
   void LookOut();
+  // On any, which has set is_sending_.
+  void SendPieces(std::unique_lock<std::mutex>* lock, bool may_wait);
+  void NoteSent(bool is_sent);
 
   // On the caller's.
   void Start();
-  void SendPieces();
-  bool SendWaiting(std::vector<Posted> pieces, Clock::time_point* sent);
+  void LookAfterAnswers();
   void CountPrompts(GenerationOutcome* outcome) const;
   void CountAnswers(GenerationOutcome* outcome) const;
   void Settle(GenerationOutcome* outcome) const;
@@ -93,12 +99,16 @@ class GenerationRun {
   std::vector<Answer> answers_;
   std::atomic<size_t> next_{0};   // the first answer that nobody computes yet
   std::atomic<bool> halt_{false};  // all computing is to end
-  bool was_given_up_ = false;      // the caller's: the client reads no more
 
   std::mutex mutex_;
-  std::condition_variable posted_;
-  std::vector<Posted> pieces_;  // guarded by mutex_
-  size_t num_running_ = 0;      // guarded by mutex_: threads
+  std::condition_variable caller_;  // has something to do
+  std::vector<Posted> pieces_;      // guarded by mutex_
+  size_t num_running_ = 0;          // guarded by mutex_: threads
+  bool is_sending_ = false;         // guarded by mutex_
+  bool must_wait_ = false;          // guarded by mutex_: the caller's thread is to go on with the sending
+  // Of whoever has set is_sending_, in the end the caller's.
+  Clock::time_point sent_ = Clock::now();
+  bool was_given_up_ = false;  // the client reads no more
   std::vector<std::thread> threads_;
 };
 
@@ -119,7 +129,7 @@ GenerationOutcome GenerationRun::Run() {
   context_.progress->prompt_tokens = request_.prompt_tokens();
   context_.progress->phase = GenerationProgress::Phase::kPrefill;
   Start();
-  SendPieces();
+  LookAfterAnswers();
   for (std::thread& thread : threads_) thread.join();
   context_.progress->phase = GenerationProgress::Phase::kDone;
 
@@ -177,7 +187,7 @@ void GenerationRun::ComputeAnswers() {
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   --num_running_;
-  posted_.notify_one();
+  caller_.notify_one();
 }
 
 Status GenerationRun::Compute(Answer* answer) {
@@ -250,9 +260,9 @@ void GenerationRun::Post(Answer* answer, std::vector<AnswerDelta> deltas, std::s
   Posted posted{answer->index, {std::move(deltas), {}, std::move(finish_reason)}};
   // Tokens go with their text.
   if (!posted.piece.deltas.empty() || !posted.piece.finish_reason.empty()) posted.piece.tokens.swap(answer->tokens);
-  const std::lock_guard<std::mutex> lock(mutex_);
+  std::unique_lock<std::mutex> lock(mutex_);
   pieces_.push_back(std::move(posted));
-  if (request_.streams) posted_.notify_one();
+  if (!std::exchange(is_sending_, true)) SendPieces(&lock, false);
 }
 
 std::string GenerationRun::FinishText(const Answer& answer, FinishReason reason) const {
@@ -273,33 +283,45 @@ void GenerationRun::LookOut() {
   if (is_gone() || must_stop()) halt_ = true;
 }
 
-void GenerationRun::SendPieces() {
-  Clock::time_point sent = Clock::now();
-  std::unique_lock<std::mutex> lock(mutex_);
-  while (true) {
-    posted_.wait_for(lock, kLookInterval,
-                     [&] { return num_running_ == 0 || (request_.streams && !pieces_.empty()); });
-    const bool is_last = num_running_ == 0;
+void GenerationRun::SendPieces(std::unique_lock<std::mutex>* lock, bool may_wait) {
+  do {
     std::vector<Posted> pieces = std::exchange(pieces_, {});
-    lock.unlock();
-    LookOut();
-    if (!was_given_up_ && !SendWaiting(std::move(pieces), &sent)) {
-      was_given_up_ = true;
-      halt_ = true;
+    lock->unlock();
+    for (Posted& posted : pieces) writer_->Add(posted.answer, std::move(posted.piece));
+    const bool can_send = may_wait || writer_->HasRoom();
+    if (can_send && !was_given_up_) NoteSent(writer_->Flush());
+    lock->lock();
+    if (!can_send) {
+      must_wait_ = true;
+      caller_.notify_one();
+      return;
     }
-    if (is_last) return;
-    lock.lock();
-  }
+  } while (!pieces_.empty());
+  is_sending_ = false;
 }
 
-bool GenerationRun::SendWaiting(std::vector<Posted> pieces, Clock::time_point* sent) {
-  if (!pieces.empty()) *sent = Clock::now();
-  for (Posted& posted : pieces) {
-    if (!writer_->Add(posted.answer, std::move(posted.piece))) return false;
+void GenerationRun::NoteSent(bool is_sent) {
+  sent_ = Clock::now();
+  if (is_sent) return;
+  was_given_up_ = true;
+  halt_ = true;
+}
+
+void GenerationRun::LookAfterAnswers() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (num_running_ > 0 || must_wait_) {
+    caller_.wait_for(lock, kLookInterval, [&] { return num_running_ == 0 || must_wait_; });
+    LookOut();
+    if (std::exchange(must_wait_, false)) {
+      SendPieces(&lock, true);
+    } else if (!is_sending_ && !was_given_up_ && Clock::now() - sent_ >= kKeepAliveInterval) {
+      is_sending_ = true;
+      lock.unlock();
+      NoteSent(writer_->KeepAlive());
+      lock.lock();
+      SendPieces(&lock, true);
+    }
   }
-  if (Clock::now() - *sent < kKeepAliveInterval) return true;
-  *sent = Clock::now();
-  return writer_->KeepAlive();
 }
 
 void GenerationRun::CountPrompts(GenerationOutcome* outcome) const {

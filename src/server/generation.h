@@ -3,8 +3,9 @@
 //
 // A GenerationRequest is a plain value. RunGeneration blocks its thread until the answer is complete; any
 // number may run at once, each on a thread of its own. It runs each answer on one more thread, so that those of
-// a request share the model's steps, and writes to the client from the caller's: a slow client holds up nobody
-// else. It lets go of its sessions and threads before it returns.
+// a request share the model's steps. That thread also writes to the client what need not wait; what must is
+// written by the caller's, so that a slow client holds up no computing. RunGeneration lets go of its sessions and
+// threads before it returns.
 #pragma once
 
 #include <atomic>

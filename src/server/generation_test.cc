@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <set>
+#include <thread>
 
 #include "server/api_fixture_for_tests.h"
 
@@ -296,6 +298,73 @@ TEST(Generation, Case_R04_AClientThatLeavesEndsTheWork) {
   EXPECT_EQ(early.outcome.prompt_tokens, early.outcome.hit_tokens + early.outcome.miss_tokens());
   const EngineCacheStats after = SmallModel().engine->cache_stats();
   EXPECT_EQ(after.pages.pinned_pages, 0u);
+}
+
+// A client whose connection is full: what it is sent waits until the model has written the whole answer.
+class FullClient final : public ReplyChannel {
+ public:
+  explicit FullClient(std::function<bool()> is_written) : is_written_(std::move(is_written)) {}
+
+  bool Reply(int, const HttpHeaders&, std::string) override { return false; }
+  bool BeginStream(int, const HttpHeaders&) override { return true; }
+  bool Write(std::string_view text) override {
+    EXPECT_EQ(std::this_thread::get_id(), reader_);
+    while (!is_written_()) std::this_thread::yield();
+    ++num_writes;
+    body += text;
+    return true;
+  }
+  void EndStream() override {}
+  bool HasRoom(size_t) const override { return false; }
+  const std::atomic<bool>& gone() const override { return gone_; }
+
+  int num_writes = 0;
+  std::string body;
+
+ private:
+  const std::function<bool()> is_written_;
+  const std::thread::id reader_ = std::this_thread::get_id();
+  const std::atomic<bool> gone_{false};
+};
+
+TEST(Generation, AClientThatMustBeWaitedForHoldsUpNoComputing) {
+  ApiRun waiting;
+  const Json body = {{"prompt", "The"}, {"stream", true}, {"temperature", 0}, {"max_tokens", 200}};
+  ASSERT_FALSE(ReadCompletionRequest(body.dump(), waiting.model, &waiting.request));
+  FullClient client([&] { return waiting.progress.output_tokens == 200; });
+  GenerationContext context;
+  context.request_id = "req-1";
+  context.prices = &waiting.prices;
+  context.progress = &waiting.progress;
+  EXPECT_EQ(RunGeneration(waiting.request, context, *waiting.model.engine, &client).http_status, 200);
+  // The first piece that waited, the answer's last pieces if the model was not quite done, and the end.
+  EXPECT_LE(client.num_writes, 4);
+  ApiRun quick;
+  quick.Complete(body.dump());
+  FakeClient slow;
+  slow.body = client.body;
+  const auto text = [](const FakeClient& read) {
+    std::string all;
+    for (const Json& event : read.Events()) {
+      if (event != "[DONE]") all += event["choices"][0]["text"];
+    }
+    return all;
+  };
+  EXPECT_EQ(text(slow), text(quick.client));
+}
+
+// Events are put together as text: it must be what a document would be.
+TEST(Generation, AnEventIsOneLineOfJson) {
+  ApiRun run;
+  run.Complete(Json{{"prompt", "The"}, {"stream", true}, {"temperature", 0}, {"max_tokens", 1},
+                    {"stream_options", {{"include_usage", true}}}}.dump());
+  Json event = run.client.Events().front();
+  const std::string text = event["choices"][0]["text"];
+  EXPECT_NE(text, "");
+  const std::string created = event["created"].dump();
+  EXPECT_EQ(event.dump(), R"({"id":"cmpl-1","object":"text_completion","created":)" + created +
+                              R"(,"model":"ember-tiny","choices":[{"index":0,"text":)" + Json(text).dump() +
+                              R"(,"logprobs":null,"finish_reason":null}],"usage":null})");
 }
 
 TEST(Generation, AServerThatEndsGivesWhatThereIs) {

@@ -78,7 +78,8 @@ HttpConnection::HttpConnection(std::shared_ptr<HttpCore> core, asio::ip::tcp::so
       socket_(std::move(socket)),
       // The queue calls only while this connection is on the core's list, so the io context runs.
       queue_(core_->options.limits.max_buffered_bytes,
-             [this] { asio::post(socket_.get_executor(), [self = shared_from_this()] { self->OnWake(); }); }),
+             [this] { asio::post(socket_.get_executor(), [self = shared_from_this()] { self->OnWake(); }); },
+             [this](std::string_view bytes) { return SendNow(bytes); }),
       deadline_(socket_.get_executor()),
       write_deadline_(socket_.get_executor()) {
   Error ignored;
@@ -296,6 +297,14 @@ void HttpConnection::FailParse(const Error& error) {
   if (error == http::error::header_limit) return Fail(431, "The request's headers are too large.");
   if (error == http::error::body_limit) return Fail(413, "The request's body is too large.");
   Fail(400, "The request is not valid HTTP: " + error.message() + ".");
+}
+
+// For the thread of a stream an event costs one call of the system, where waking the writer costs several and
+// two changes of threads. The socket is open: it is closed after the queue.
+size_t HttpConnection::SendNow(std::string_view bytes) {
+  if (tls_) return 0;  // its state is the writer's
+  const ssize_t sent = send(socket_.native_handle(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  return sent > 0 ? static_cast<size_t>(sent) : 0;
 }
 
 void HttpConnection::OnWake() {

@@ -68,6 +68,8 @@ bool HttpExchange::WriteChunk(std::string_view text) {
   return true;
 }
 
+bool HttpExchange::HasRoom(size_t bytes) const { return connection_->HasRoom(bytes + kChunkFrameBytes); }
+
 bool HttpExchange::EndStream() {
   const std::lock_guard lock(mutex_);
   if (phase_ != Phase::kStream) return false;

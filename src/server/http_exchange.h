@@ -39,6 +39,8 @@ class HttpExchange {
   // Waits, up to the write timeout, while this client's buffer is full: not for io threads, nor for a thread
   // that other clients depend on. False when the client is gone or was given up because it does not read.
   bool WriteChunk(std::string_view text);
+  // Whether WriteChunk would not wait.
+  bool HasRoom(size_t bytes) const;
   // Never waits. What was written still goes out.
   bool EndStream();
 

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <atomic>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
+#include "server/http_send_queue.h"
 #include "server/http_server.h"
 #include "server/http_test_client.h"
 
@@ -100,6 +102,72 @@ TEST(HttpStream, PassesTextLargerThanTheBuffer) {
   });
   EXPECT_EQ(client.Read().body(), text);
   worker.join();
+}
+
+TEST(HttpSendQueue, SendsAtOnceOnlyWhileTheWriterSleeps) {
+  std::string sent, taken;
+  int wakes = 0;
+  HttpSendQueue queue(100, [&] { ++wakes; }, [&](std::string_view bytes) {  // a system that takes two bytes
+    sent += bytes.substr(0, 2);
+    return std::min<size_t>(2, bytes.size());
+  });
+  const auto add = [&](std::string_view bytes) { return queue.AddWhenRoom(bytes, milliseconds(0)); };
+  EXPECT_EQ(add("ab"), HttpSendQueue::Added::kQueued);
+  EXPECT_EQ(wakes, 0);
+  EXPECT_EQ(add("cdef"), HttpSendQueue::Added::kQueued);
+  EXPECT_EQ(wakes, 1);
+  EXPECT_EQ(add("g"), HttpSendQueue::Added::kQueued);  // may not overtake
+  EXPECT_EQ(sent, "abcd");
+  EXPECT_EQ(queue.Take(&taken), HttpSendQueue::Taken::kBytes);
+  EXPECT_EQ(taken, "efg");
+  EXPECT_EQ(add("h"), HttpSendQueue::Added::kQueued);  // nor what the writer has and may not have written yet
+  EXPECT_EQ(sent, "abcd");
+  EXPECT_EQ(queue.Take(&taken), HttpSendQueue::Taken::kBytes);
+  EXPECT_EQ(taken, "h");
+  EXPECT_EQ(queue.Take(&taken), HttpSendQueue::Taken::kNothing);
+  EXPECT_EQ(add("i"), HttpSendQueue::Added::kQueued);
+  EXPECT_EQ(sent, "abcdi");
+  EXPECT_EQ(wakes, 1);
+}
+
+TEST(HttpStream, KeepsTheOrderOfWhatIsSentAtOnceAndWhatWaits) {
+  HttpServerOptions options;
+  options.limits.max_buffered_bytes = 64 << 10;
+  HttpInbox inbox;
+  const auto server = StartHttp(options, inbox.Handler());
+  HttpTestClient client(server->port(), 4096);
+  client.Send(kGet);
+  std::string expected;
+  for (int i = 0; i < 1'000'000; ++i) expected += std::to_string(i) + "\n";
+  std::thread worker([&, exchange = inbox.TakeOne()] {
+    EXPECT_TRUE(exchange->BeginStream(200, {}));
+    for (size_t begin = 0, size = 1; begin < expected.size(); begin += size, size = size % 300 + 7) {
+      EXPECT_TRUE(exchange->WriteChunk(std::string_view(expected).substr(begin, size)));
+    }
+    EXPECT_TRUE(exchange->EndStream());
+  });
+  EXPECT_TRUE(client.Read().body() == expected);
+  worker.join();
+}
+
+TEST(HttpStream, HasRoomUntilItsClientDoesNotRead) {
+  HttpServerOptions options;
+  options.limits.max_buffered_bytes = 16 << 10;
+  options.limits.write_timeout = std::chrono::hours(1);  // who waits here has failed
+  HttpInbox inbox;
+  const auto server = StartHttp(options, inbox.Handler());
+  HttpTestClient client(server->port(), 4096);
+  client.Send(kGet);
+  const auto exchange = inbox.TakeOne();
+  EXPECT_TRUE(exchange->BeginStream(200, kEventStream));
+  const std::string text(1000, 'x');
+  uint64_t sent_bytes = 0;
+  for (; exchange->HasRoom(text.size()); sent_bytes += text.size()) EXPECT_TRUE(exchange->WriteChunk(text));
+  EXPECT_GT(sent_bytes, uint64_t{15'000});
+  std::thread reader([&] { EXPECT_EQ(client.Read().body().size(), sent_bytes); });
+  WaitUntil([&] { return exchange->HasRoom(text.size()); });
+  EXPECT_TRUE(exchange->EndStream());
+  reader.join();
 }
 
 TEST(HttpStream, GivesUpClientThatDoesNotRead) {

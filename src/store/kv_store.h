@@ -1,9 +1,8 @@
 // The durable tier: pages of global KV by block hash, kept for a promised time.
 //
 // A page that Put reported as kStored is readable until its deadline: `retention` after it was
-// stored or last served, whichever is later; the store's, or the page's own where it was put with one.
-// The promise is never broken: when the budget, or the tenant's part of it, is full of pages whose
-// deadline lies ahead, new pages are refused (docs/architecture.md 6). Expired pages
+// stored or last served, whichever is later. The promise is never broken: when the budget is full
+// of pages whose deadline lies ahead, new pages are refused (docs/architecture.md 6). Expired pages
 // may stay readable until their space is needed. Durable means synced. Nothing here fails a
 // request: every outcome but a hit means that the caller computes the tokens again.
 //
@@ -11,7 +10,6 @@
 // Contains, ...) or the pending read is destroyed (Get). A store outlives its pending reads.
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -25,19 +23,6 @@
 
 namespace emberkv {
 
-inline constexpr std::chrono::microseconds kMaxRetention = std::chrono::hours(24 * 366);  // of a page's own
-
-// What a page's tenant may keep. It comes with each page: a store has no list of tenants.
-struct StoreLimits {
-  // What the tenant's promised pages may take in the store, overheads included. 0: no limit. Pages that have
-  // expired do not count, until they are served and so promised again: serving is never refused.
-  uint64_t max_bytes = 0;
-  // Of this page, from now until it leaves the store. 0: the store's; what is above kMaxRetention counts as that.
-  std::chrono::microseconds retention{0};
-
-  int64_t own_retention_us() const { return std::clamp<int64_t>(retention.count(), 0, kMaxRetention.count()); }
-};
-
 // A page and what it says of itself. The store keeps all of it and verifies all of it on every
 // read.
 struct PageRecord {
@@ -48,13 +33,12 @@ struct PageRecord {
                   // the key root holds the tenant's salt
   std::span<const int32_t> tokens;
   std::span<const uint8_t> payload;
-  StoreLimits limits{};  // of the tenant; not part of what is verified
 };
 
 enum class PutOutcome {
   kStored,           // durable
   kAlreadyThere,     // an equal key is stored; its deadline was extended
-  kRefusedFull,      // the budget, or the tenant's part of it, holds unexpired pages only
+  kRefusedFull,      // the budget holds unexpired pages only
   kRefusedTooLarge,  // larger than this store can ever hold, whatever is in it
   kFailed,  // I/O, or the key is not the hash of the record's parts; nothing is visible under it
 };
@@ -66,7 +50,7 @@ enum class GetOutcome {
   kHit,  // verified: checksum, key, parent, provenance and tokens
   kNeverSeen,
   kExpired,      // was there, its deadline has passed and its space was taken
-  kRefused,      // was offered to this store and refused: no space, or none left of the tenant's
+  kRefused,      // was offered to this store and refused for lack of space
   kCorrupt,      // failed verification; counted and quarantined
   kQuarantined,  // failed verification before, and was not stored again since
   kTimeout,      // not read by the deadline
@@ -108,14 +92,6 @@ struct DeadlineSum {
   uint64_t bytes = 0;
 };
 
-// What a tenant has in the store, overheads included.
-struct TenantSum {
-  Digest tenant;
-  uint64_t pages = 0;
-  uint64_t bytes = 0;
-  uint64_t promised_bytes = 0;  // of these, of pages whose deadline lies ahead: what its limit is for
-};
-
 struct StoreStats {
   uint64_t budget_bytes = 0;
   uint64_t used_bytes = 0;      // all that counts against the budget, overheads included
@@ -124,12 +100,10 @@ struct StoreStats {
   uint64_t quarantined = 0;
   int64_t retention_us = 0;
   std::vector<DeadlineSum> deadlines{};  // of promised pages, soonest first; empty where it is not told
-  std::vector<TenantSum> tenants{};      // those that have pages, in no order
   // Since the store was opened.
   uint64_t puts_stored = 0;
   uint64_t puts_already_there = 0;
   uint64_t puts_refused_full = 0;
-  uint64_t puts_refused_tenant = 0;  // of these: beyond their tenant's limit
   uint64_t puts_refused_too_large = 0;
   uint64_t puts_failed = 0;
   uint64_t get_hits = 0;
@@ -148,8 +122,7 @@ class KvStore {
   virtual ~KvStore() = default;
 
   // Stores pages that are not there yet, in order; one outcome per page. When it returns, kStored
-  // pages are synced. A new page counts as just used. A quarantined page is replaced. A page that is there
-  // keeps the retention that it was first put with.
+  // pages are synced. A new page counts as just used. A quarantined page is replaced.
   virtual std::vector<PutOutcome> Put(std::span<const PageRecord> pages) = 0;
 
   // Starts reading. A hit extends the page's deadline, also one that has passed. `timeout` bounds

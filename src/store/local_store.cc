@@ -92,10 +92,7 @@ Result<DurableClock> ContinueTime(const StoreIndex& index, const LocalStoreOptio
   SegmentBook book;
   EMBERKV_ASSIGN_OR_RETURN(const std::vector<SegmentEntry> segments, index.Segments());
   for (const SegmentEntry& segment : segments) book.Set(segment);
-  EMBERKV_ASSIGN_OR_RETURN(const std::vector<TenantEntry> tenants, index.Tenants());
-  int64_t longest_us = options.retention.count();
-  for (const TenantEntry& tenant : tenants) longest_us = std::max(longest_us, tenant.longest_retention_us);
-  const int64_t last_use_us = book.last_deadline_us() - longest_us;
+  const int64_t last_use_us = book.last_deadline_us() - options.retention.count();
   return DurableClock(clock, StartDurableTime(*clock, std::max<int64_t>(last_use_us, 0)));
 }
 
@@ -148,7 +145,6 @@ LocalStore::LocalStore(LocalStoreOptions options, uint64_t segment_bytes, Direct
       writer_(&files_, io_.get(), RecordBytes(kMaxTokensOfRecord, options_.max_page_bytes), failpoint_),
       compaction_credit_bytes_(segment_bytes_),
       misses_(options_.remembered_misses),
-      longest_retention_us_(options_.retention.count()),
       readers_(static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, kMaxReaders))) {}
 
 LocalStore::~LocalStore() {
@@ -163,7 +159,6 @@ Status LocalStore::AdoptSegments() {
   const std::scoped_lock lock(append_mutex_, book_mutex_);
   EMBERKV_ASSIGN_OR_RETURN(const std::vector<SegmentEntry> segments, index_->Segments());
   for (const SegmentEntry& segment : segments) book_.Set(segment);
-  EMBERKV_RETURN_IF_ERROR(AdoptTenants());
   EMBERKV_ASSIGN_OR_RETURN(const std::vector<uint32_t> files, files_.List());
   for (const uint32_t file : files) {
     const auto known = book_.segments().find(file);
@@ -186,6 +181,12 @@ Status LocalStore::AdoptSegments() {
   }
   recorded_us_ = time_.NowMicros() - kRecordMomentEveryUs;  // the first commit records the time
   return Status::Ok();
+}
+
+int64_t LocalStore::PromiseUntil() const {
+  const int64_t step = options_.deadline_step.count();
+  const int64_t deadline = time_.NowMicros() + options_.retention.count();
+  return (deadline + step - 1) / step * step;
 }
 
 bool LocalStore::IsMomentDue() const { return time_.NowMicros() - recorded_us_ >= kRecordMomentEveryUs; }
@@ -258,11 +259,10 @@ class LocalStore::StartedGroups {
 
 std::vector<PutOutcome> LocalStore::Put(std::span<const PageRecord> pages) {
   std::vector<PutOutcome> outcomes(pages.size(), PutOutcome::kFailed);
-  SeenKeys beyond_limit;
   const std::lock_guard lock(append_mutex_);
   if (lock_.is_in_place() && index_->is_in_place()) {
     std::vector<size_t> repeats;
-    WritePages(pages, &outcomes, &repeats, &beyond_limit);
+    WritePages(pages, &outcomes, &repeats);
     std::unordered_map<BlockHash, PutOutcome, DigestHash> first;
     for (size_t i = 0; i < pages.size(); ++i) first.try_emplace(pages[i].key, outcomes[i]);
     for (const size_t i : repeats) {
@@ -270,7 +270,7 @@ std::vector<PutOutcome> LocalStore::Put(std::span<const PageRecord> pages) {
       outcomes[i] = outcome == PutOutcome::kStored ? PutOutcome::kAlreadyThere : outcome;
     }
   }
-  CountPuts(pages, outcomes, beyond_limit);
+  CountPuts(pages, outcomes);
   return outcomes;
 }
 
@@ -307,7 +307,7 @@ std::vector<size_t> LocalStore::TriagePages(std::span<const PageRecord> pages, s
 // Writes in groups, which are synced and indexed in the order they were started while later ones are looked
 // up and on their way to the disk: the disk is never idle but for the first lookup and the last commit.
 void LocalStore::WritePages(std::span<const PageRecord> pages, std::vector<PutOutcome>* outcomes,
-                            std::vector<size_t>* repeats, SeenKeys* beyond_limit) {
+                            std::vector<size_t>* repeats) {
   StartedGroups started;
   std::future<void> finishing;
   if (pages.size() > kPagesPerGroup) {
@@ -315,7 +315,6 @@ void LocalStore::WritePages(std::span<const PageRecord> pages, std::vector<PutOu
   }
   std::vector<std::unique_ptr<PutGroup>> groups;
   SeenKeys seen;
-  PromisedBytes promised;
   for (size_t begin = 0; begin < pages.size(); begin += kPagesPerGroup) {
     if (started.has_failed()) next_.reset();
     const size_t end = std::min(pages.size(), begin + kPagesPerGroup);
@@ -323,15 +322,9 @@ void LocalStore::WritePages(std::span<const PageRecord> pages, std::vector<PutOu
     auto group = std::make_unique<PutGroup>();
     for (const size_t i : some) {
       RecordWrite write{.page = pages[i], .place = {}, .status = {}};
-      if (IsBeyondLimit(pages[i], write.record_bytes(), &promised)) {
-        (*outcomes)[i] = PutOutcome::kRefusedFull;
-        beyond_limit->insert(pages[i].key);
-        continue;
-      }
       const Room room = Place(write.record_bytes(), Purpose::kNewPage, &write.place);
       if (room == Room::kFull) (*outcomes)[i] = PutOutcome::kRefusedFull;
       if (room != Room::kThere) continue;
-      promised[pages[i].tenant] += write.record_bytes();
       group->writes.push_back(write);
       group->page_of.push_back(i);
     }
@@ -393,19 +386,17 @@ void LocalStore::SyncGroups(std::span<PutGroup* const> groups, std::map<uint32_t
 bool LocalStore::CommitWrites(std::span<PutGroup* const> groups) {
   const std::lock_guard lock(book_mutex_);
   BookEdit edit(&book_);
+  const int64_t deadline_us = PromiseUntil();
   bool is_sound = true;
   for (const PutGroup* group : groups) {
     for (const RecordWrite& write : group->writes) {
       is_sound &= write.status.ok();
       if (!write.status.ok()) continue;
-      const int64_t own_us = write.page.limits.own_retention_us();
-      if (own_us > longest_retention_us_) longest_retention_us_ = own_us;
       edit.AddPage(write.page.key, {.place = write.place,
                                     .num_tokens = static_cast<uint32_t>(write.page.tokens.size()),
                                     .payload_bytes = static_cast<uint32_t>(write.page.payload.size()),
-                                    .deadline_us = PromiseUntil(own_us),
-                                    .tenant = write.page.tenant,
-                                    .retention_us = own_us});
+                                    .deadline_us = deadline_us,
+                                    .tenant = write.page.tenant});
     }
   }
   if (edit.is_empty()) return is_sound;
@@ -420,8 +411,7 @@ bool LocalStore::CommitWrites(std::span<PutGroup* const> groups) {
   return false;
 }
 
-void LocalStore::CountPuts(std::span<const PageRecord> pages, const std::vector<PutOutcome>& outcomes,
-                           const SeenKeys& beyond_limit) {
+void LocalStore::CountPuts(std::span<const PageRecord> pages, const std::vector<PutOutcome>& outcomes) {
   const std::lock_guard lock(tally_mutex_);
   for (size_t i = 0; i < pages.size(); ++i) {
     const BlockHash& key = pages[i].key;
@@ -437,7 +427,6 @@ void LocalStore::CountPuts(std::span<const PageRecord> pages, const std::vector<
         break;
       case PutOutcome::kRefusedFull:
         ++counters_.puts_refused_full;
-        counters_.puts_refused_tenant += beyond_limit.contains(key);
         // That a quarantined page is also refused now says less.
         if (misses_.ReasonOf(key) != GetOutcome::kQuarantined) misses_.Record(key, GetOutcome::kRefused);
         break;
@@ -455,21 +444,19 @@ void LocalStore::CountPuts(std::span<const PageRecord> pages, const std::vector<
 std::vector<bool> LocalStore::Extend(std::span<const BlockHash> keys) {
   std::vector<bool> is_there(keys.size());
   if (keys.empty()) return is_there;
-  // New pages, which most are, and those whose deadline is late enough wait for no commit.
+  // New pages, which most are, wait for no commit.
   std::vector<std::optional<PageEntry>> entries = index_->Find(keys);
-  if (std::ranges::none_of(entries, [this](const auto& entry) { return entry && NeedsExtending(*entry); })) {
-    for (size_t i = 0; i < keys.size(); ++i) is_there[i] = entries[i].has_value();
-    return is_there;
-  }
+  if (std::ranges::none_of(entries, [](const auto& entry) { return entry.has_value(); })) return is_there;
   const std::lock_guard lock(book_mutex_);
   entries = index_->Find(keys);
+  const int64_t deadline_us = PromiseUntil();
   BookEdit edit(&book_);
   std::unordered_set<BlockHash, DigestHash> extended;
   for (size_t i = 0; i < keys.size(); ++i) {
     if (!entries[i]) continue;
     is_there[i] = true;
-    if (!NeedsExtending(*entries[i]) || !extended.insert(keys[i]).second) continue;
-    edit.ExtendPage(keys[i], *entries[i], PromiseUntil(entries[i]->retention_us));
+    if (entries[i]->deadline_us >= deadline_us || !extended.insert(keys[i]).second) continue;
+    edit.ExtendPage(keys[i], *entries[i], deadline_us);
   }
   if (edit.is_empty()) return is_there;
   At("extend.before_index");
@@ -539,7 +526,6 @@ StoreStats LocalStore::Stats() {
   stats.promised_bytes = book_.promised_bytes(now_us);
   stats.retention_us = options_.retention.count();
   stats.deadlines = book_.deadlines(now_us);
-  stats.tenants = book_.tenant_sums(now_us);
   stats.pages = book_.pages();
   stats.quarantined = misses_.count(GetOutcome::kQuarantined);
   return stats;

@@ -22,7 +22,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -106,7 +105,6 @@ class LocalStore : public KvStore {
   struct PutGroup;
   class StartedGroups;
   using SeenKeys = std::unordered_set<BlockHash, DigestHash>;
-  using PromisedBytes = std::unordered_map<Digest, uint64_t, DigestHash>;  // by tenant
   enum class Room { kThere, kFull, kFailed };
   enum class Purpose { kNewPage, kCompaction };
 
@@ -116,32 +114,22 @@ class LocalStore : public KvStore {
   // local_store.cc
   Status AdoptSegments();
   void At(std::string_view point) const { failpoint_(point); }
+  int64_t PromiseUntil() const;
   bool IsTooLarge(const PageRecord& page) const;
   std::vector<size_t> TriagePages(std::span<const PageRecord> pages, size_t begin, size_t end, SeenKeys* seen,
                                   std::vector<PutOutcome>* outcomes, std::vector<size_t>* repeats);
   void WritePages(std::span<const PageRecord> pages, std::vector<PutOutcome>* outcomes,
-                  std::vector<size_t>* repeats, SeenKeys* beyond_limit);
+                  std::vector<size_t>* repeats);
   void FinishGroups(StartedGroups* started);
   void SyncGroups(std::span<PutGroup* const> groups, std::map<uint32_t, Status>* failed);
   bool CommitWrites(std::span<PutGroup* const> groups);
-  void CountPuts(std::span<const PageRecord> pages, const std::vector<PutOutcome>& outcomes,
-                 const SeenKeys& beyond_limit);
+  void CountPuts(std::span<const PageRecord> pages, const std::vector<PutOutcome>& outcomes);
   std::vector<bool> Extend(std::span<const BlockHash> keys);
   void Quarantine(std::span<const StoreIndex::KeyedEntry> pages);
   // book_mutex_ is held
   Status Commit(BookEdit& edit);
   bool IsMomentDue() const;
   void RecordMomentIfDue();
-
-  // local_store_limits.cc
-  Status AdoptTenants();  // book_mutex_ is held
-  SegmentBook::Tenants CountTenants() const;
-  // The deadline of a page that is used now, by its own retention, 0: the store's.
-  int64_t PromiseUntil(int64_t own_retention_us) const;
-  // The latest of such deadlines: a page with no earlier one needs no extending.
-  int64_t PromiseUntil() const;
-  bool NeedsExtending(const PageEntry& entry) const;
-  bool IsBeyondLimit(const PageRecord& page, uint64_t record_bytes, PromisedBytes* promised);
 
   // local_space.cc; append_mutex_ is held
   Room Place(uint64_t record_bytes, Purpose purpose, RecordPlace* place);
@@ -206,7 +194,6 @@ class LocalStore : public KvStore {
   std::mutex readers_mutex_;
   ThreadPool readers_;  // shared reads from memory; guarded by readers_mutex_
 
-  std::atomic<int64_t> longest_retention_us_;  // that a page has; only grows
   std::atomic<size_t> reads_in_flight_{0};
   RecentKeys read_lately_{size_t{1} << 17};
 };

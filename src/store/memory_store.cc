@@ -62,7 +62,7 @@ PutOutcome MemoryStore::PutOne(const PageRecord& record) {
   });
   const std::lock_guard lock(mutex_);
   if (ExtendIfThere(record.key)) return PutOutcome::kAlreadyThere;  // another thread was faster
-  return Admit(record.key, std::move(page), record.limits);
+  return Admit(record.key, std::move(page));
 }
 
 bool MemoryStore::ExtendIfThere(const BlockHash& key) {
@@ -72,12 +72,11 @@ bool MemoryStore::ExtendIfThere(const BlockHash& key) {
   return true;
 }
 
-PutOutcome MemoryStore::Admit(const BlockHash& key, PagePtr page, const StoreLimits& limits) {
+PutOutcome MemoryStore::Admit(const BlockHash& key, PagePtr page) {
   const uint64_t bytes = StoredBytes(page->tokens.size(), page->payload.size());
-  const auto admission = book_.Admit(key, bytes, clock_->MonotonicMicros(), page->tenant, limits);
+  const auto admission = book_.Admit(key, bytes, clock_->MonotonicMicros());
   if (admission.verdict != RetentionBook::Verdict::kAdmitted) {
     ++counters_.puts_refused_full;
-    counters_.puts_refused_tenant += admission.verdict == RetentionBook::Verdict::kTenantFull;
     // A quarantined key stays known as such: that it is also refused now says less.
     if (misses_.ReasonOf(key) != GetOutcome::kQuarantined) {
       misses_.Record(key, GetOutcome::kRefused);
@@ -190,7 +189,6 @@ StoreStats MemoryStore::Stats() {
   stats.used_bytes = book_.used_bytes();
   stats.promised_bytes = book_.promised_bytes(clock_->MonotonicMicros());
   stats.pages = pages_.size();
-  stats.tenants = book_.tenants(clock_->MonotonicMicros());
   stats.quarantined = misses_.count(GetOutcome::kQuarantined);
   return stats;
 }

@@ -61,7 +61,7 @@ class MemoryStore : public KvStore {
 
   // The mutex is held.
   bool ExtendIfThere(const BlockHash& key);
-  PutOutcome Admit(const BlockHash& key, PagePtr page, const StoreLimits& limits);
+  PutOutcome Admit(const BlockHash& key, PagePtr page);
   void Retire(const std::vector<RetentionBook::Retired>& retired);
 
   // Constant after construction.

@@ -30,7 +30,7 @@ class RetentionBook {
     BlockHash key;
     int64_t deadline_us = 0;
   };
-  enum class Verdict { kAdmitted, kFull, kTenantFull, kTooLarge };
+  enum class Verdict { kAdmitted, kFull, kTooLarge };
   struct Admission {
     Verdict verdict = Verdict::kAdmitted;
     std::vector<Retired> victims;  // expired pages that are no longer booked; oldest deadline first
@@ -38,10 +38,9 @@ class RetentionBook {
 
   // Books `bytes` for a page that is not booked yet, as just used, or books nothing and retires
   // nothing.
-  Admission Admit(const BlockHash& key, uint64_t bytes, int64_t now_us, const Digest& tenant = {},
-                  const StoreLimits& limits = {});
+  Admission Admit(const BlockHash& key, uint64_t bytes, int64_t now_us);
 
-  // The page was served: it is promised for its retention from now, even if it had expired.
+  // The page was served: it is promised for `retention` from now, even if it had expired.
   void Extend(const BlockHash& key, int64_t now_us);
 
   void Remove(const BlockHash& key);
@@ -52,13 +51,10 @@ class RetentionBook {
   uint64_t used_bytes() const { return promised_bytes_ + expired_bytes_; }
   uint64_t promised_bytes(int64_t now_us);
   size_t pages() const { return pages_.size(); }
-  std::vector<TenantSum> tenants(int64_t now_us);
 
  private:
   struct Page {
     uint64_t bytes = 0;
-    int64_t retention_us = 0;
-    Digest tenant;
     int64_t deadline_us = 0;
     bool is_expired = false;
   };
@@ -79,7 +75,6 @@ class RetentionBook {
   Queue expired_;
   uint64_t promised_bytes_ = 0;
   uint64_t expired_bytes_ = 0;
-  std::unordered_map<Digest, TenantSum, DigestHash> tenants_;  // with pages
 };
 
 // Why pages are not there, for a bounded number of keys: the oldest reasons are forgotten first.

@@ -1,15 +1,13 @@
-// The local store's books: what each segment holds and promises, and each tenant has, kept equal to the index.
+// The local store's books: what each segment holds and promises, kept equal to the index.
 //
 // SegmentBook is what is known to be durable. A BookEdit collects changes to pages, works out what they
-// mean for the sums of their segments and tenants, and is applied once the index has committed it. Plain values; the
+// mean for the sums of their segments, and is applied once the index has committed it. Plain values; the
 // store's mutex protects them.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <set>
-#include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "store/kv_store.h"
@@ -20,33 +18,19 @@ namespace emberkv {
 class SegmentBook {
  public:
   using Segments = std::map<uint32_t, SegmentEntry>;
-  using Tenants = std::unordered_map<Digest, TenantEntry, DigestHash>;  // with pages
 
   const Segments& segments() const { return segments_; }
   void Set(const SegmentEntry& entry) { segments_[entry.segment] = entry; }
   void Remove(uint32_t segment) { segments_.erase(segment); }
 
-  const Tenants& tenants() const { return tenants_; }
-  void SetTenants(Tenants tenants) { tenants_ = std::move(tenants); }
-  void SetTenant(const TenantEntry& entry);
-  // Whether the tenants' pages are as many as the segments', deadline by deadline.
-  bool is_balanced() const;
-
   uint64_t pages() const;
   uint64_t promised_bytes(int64_t now_us) const;
   std::vector<DeadlineSum> deadlines(int64_t now_us) const;  // of promised pages, soonest first
   int64_t last_deadline_us() const;  // of all pages; 0 without any
-  uint64_t promised_bytes(const Digest& tenant, int64_t now_us) const;
-  std::vector<TenantSum> tenant_sums(int64_t now_us) const;
 
  private:
   Segments segments_;
-  Tenants tenants_;
 };
-
-// Counts a page in the sums of its tenant.
-void CountPage(const PageEntry& page, TenantEntry* tenant);
-
 
 class BookEdit {
  public:
@@ -68,7 +52,6 @@ class BookEdit {
 
  private:
   SegmentEntry& Changed(uint32_t segment);
-  TenantEntry& ChangedTenant(const Digest& tenant);
   void Count(const PageEntry& entry);
   void Discount(const PageEntry& entry);
 
@@ -77,7 +60,6 @@ class BookEdit {
   bool has_changes_ = false;
   std::map<uint32_t, SegmentEntry> changed_;
   std::set<uint32_t> removed_;
-  SegmentBook::Tenants changed_tenants_;
 };
 
 }  // namespace emberkv

@@ -25,7 +25,6 @@ constexpr char kPageRow = 'P';     // key: PageEntry
 constexpr char kMemberRow = 'M';   // segment, slot: key of the page there
 constexpr char kTenantRow = 'T';   // tenant, key: nothing
 constexpr char kSegmentRow = 'S';  // segment: SegmentEntry
-constexpr char kUsageRow = 'U';    // tenant: TenantEntry
 constexpr char kMomentRow = 'C';   // DurableMoment
 
 // Small, because all of it counts against the store's budget (log and tables both).
@@ -163,14 +162,6 @@ void IndexBatch::RemoveSegment(uint32_t segment) {
   (void)rows_->batch.Delete(NumberKey(kSegmentRow, segment));
 }
 
-void IndexBatch::PutTenant(const TenantEntry& entry) {
-  (void)rows_->batch.Put(DigestKey(kUsageRow, entry.tenant), EncodeTenantEntry(entry));
-}
-
-void IndexBatch::RemoveTenant(const Digest& tenant) {
-  (void)rows_->batch.Delete(DigestKey(kUsageRow, tenant));
-}
-
 void IndexBatch::PutMoment(const DurableMoment& moment) {
   (void)rows_->batch.Put(std::string(1, kMomentRow), EncodeMoment(moment));
 }
@@ -252,21 +243,6 @@ Result<std::vector<SegmentEntry>> StoreIndex::Segments() const {
   }
   EMBERKV_RETURN_IF_ERROR(FromRocks(it->status()));
   return segments;
-}
-
-Result<std::vector<TenantEntry>> StoreIndex::Tenants() const {
-  std::vector<TenantEntry> tenants;
-  const RowsUnder it(database_->db.get(), std::string(1, kUsageRow));
-  for (; it->Valid(); it->Next()) {
-    const auto tenant = TrailingDigest(View(it->key()));
-    if (!tenant || it->key().size() != 1 + tenant->bytes.size()) {
-      return DataLoss("index: a tenant row's key is damaged");
-    }
-    EMBERKV_ASSIGN_OR_RETURN(TenantEntry entry, DecodeTenantEntry(*tenant, View(it->value())));
-    tenants.push_back(std::move(entry));
-  }
-  EMBERKV_RETURN_IF_ERROR(FromRocks(it->status()));
-  return tenants;
 }
 
 Result<std::optional<DurableMoment>> StoreIndex::Moment() const {

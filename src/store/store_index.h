@@ -1,5 +1,5 @@
-// The local store's index: where each page lies, until when it is promised, what each segment holds and each
-// tenant has, and what time it is. Kept in RocksDB, whose transactions and recovery it relies on; no RocksDB type leaves
+// The local store's index: where each page lies, until when it is promised, what each segment holds, and
+// what time it is. Kept in RocksDB, whose transactions and recovery it relies on; no RocksDB type leaves
 // this file's .cc, and its errors become Status.
 //
 // Row formats are in docs/cache_format.md. Any thread may read; writes are one IndexBatch at a time,
@@ -28,7 +28,6 @@ struct PageEntry {
   uint32_t payload_bytes = 0;
   int64_t deadline_us = 0;  // durable time
   Digest tenant;
-  int64_t retention_us = 0;  // the page's own; 0: the store's
 
   uint64_t record_bytes() const { return RecordBytes(num_tokens, payload_bytes); }
   bool operator==(const PageEntry&) const = default;
@@ -53,22 +52,11 @@ struct SegmentEntry {
   bool operator==(const SegmentEntry&) const = default;
 };
 
-// A tenant and the sum of its pages by deadline.
-struct TenantEntry {
-  Digest tenant;
-  int64_t longest_retention_us = 0;  // of pages with one of their own, those that have gone included
-  std::map<int64_t, SegmentEntry::Sum> by_deadline;  // no empty sums
-
-  bool operator==(const TenantEntry&) const = default;
-};
-
 // Values of rows. What Decode refuses is not a value of this version.
 std::string EncodePageEntry(const PageEntry& entry);
 Result<PageEntry> DecodePageEntry(std::string_view value);
 std::string EncodeSegmentEntry(const SegmentEntry& entry);
 Result<SegmentEntry> DecodeSegmentEntry(uint32_t segment, std::string_view value);
-std::string EncodeTenantEntry(const TenantEntry& entry);
-Result<TenantEntry> DecodeTenantEntry(const Digest& tenant, std::string_view value);
 std::string EncodeMoment(const DurableMoment& moment);
 Result<DurableMoment> DecodeMoment(std::string_view value);
 
@@ -83,8 +71,6 @@ class IndexBatch {
   void RemovePage(const BlockHash& key, const PageEntry& entry);
   void PutSegment(const SegmentEntry& entry);
   void RemoveSegment(uint32_t segment);
-  void PutTenant(const TenantEntry& entry);
-  void RemoveTenant(const Digest& tenant);
   void PutMoment(const DurableMoment& moment);
 
  private:
@@ -104,7 +90,6 @@ class StoreIndex {
   // In the order of `keys`; an entry that cannot be read is not there.
   std::vector<std::optional<PageEntry>> Find(std::span<const BlockHash> keys) const;
   Result<std::vector<SegmentEntry>> Segments() const;
-  Result<std::vector<TenantEntry>> Tenants() const;
   Result<std::optional<DurableMoment>> Moment() const;
 
   // What lies in a segment, by slot, and what belongs to a tenant, by key.

@@ -3,18 +3,12 @@
 
 #include <cstring>
 
-#include "store/kv_store.h"
 #include "store/store_index.h"
 
 namespace emberkv {
 namespace {
 
-// Of pages and segments. A page row of version 1 has no retention; segment rows differ in the number alone, so
-// that a build which knows version 1 only refuses the store before it misreads a page.
-constexpr uint8_t kRowVersion = 2;
-constexpr uint8_t kOldestRowVersion = 1;
-constexpr uint8_t kTenantRowVersion = 1;
-constexpr uint8_t kMomentRowVersion = 1;
+constexpr uint8_t kRowVersion = 1;
 constexpr size_t kMaxBootIdBytes = 255;
 
 template <class T>
@@ -50,43 +44,11 @@ class Row {
   bool is_short_ = false;
 };
 
-bool IsKnown(uint8_t version) { return version >= kOldestRowVersion && version <= kRowVersion; }
-
-Status Damaged(const char* row) { return DataLoss(fmt::format("index: {} row is damaged", row)); }
-
-Status Refused(const char* row, uint8_t version, uint8_t known) {
-  if (version == known) return Damaged(row);
-  return DataLoss(fmt::format("index: {} row of version {}, this build reads {}", row, version, known));
-}
-
 Status Refused(const char* row, uint8_t version) {
-  if (IsKnown(version)) return Damaged(row);
-  return DataLoss(fmt::format("index: {} row of version {}, this build reads {} to {}", row, version,
-                              kOldestRowVersion, kRowVersion));
-}
-
-using DeadlineSums = std::map<int64_t, SegmentEntry::Sum>;
-
-void AppendSums(std::string& out, const DeadlineSums& sums) {
-  for (const auto& [deadline_us, sum] : sums) {
-    Append(out, deadline_us);
-    Append(out, sum.pages);
-    Append(out, sum.bytes);
+  if (version != kRowVersion) {
+    return DataLoss(fmt::format("index: {} row of version {}, this build reads {}", row, version, kRowVersion));
   }
-}
-
-// The rest of a row. False when it is not what AppendSums writes.
-bool TakeSums(Row* row, DeadlineSums* sums) {
-  while (!row->rest().empty()) {
-    const auto deadline_us = row->Take<int64_t>();
-    SegmentEntry::Sum sum;
-    sum.pages = row->Take<uint64_t>();
-    sum.bytes = row->Take<uint64_t>();
-    const bool follows = sums->empty() || deadline_us > sums->rbegin()->first;
-    if (sum.pages == 0 || !follows) return false;
-    sums->emplace_hint(sums->end(), deadline_us, sum);
-  }
-  return row->is_whole();
+  return DataLoss(fmt::format("index: {} row is damaged", row));
 }
 
 }  // namespace
@@ -101,7 +63,6 @@ std::string EncodePageEntry(const PageEntry& entry) {
   Append(out, entry.payload_bytes);
   Append(out, entry.deadline_us);
   Append(out, entry.tenant);
-  Append(out, entry.retention_us);
   return out;
 }
 
@@ -116,9 +77,7 @@ Result<PageEntry> DecodePageEntry(std::string_view value) {
   entry.payload_bytes = row.Take<uint32_t>();
   entry.deadline_us = row.Take<int64_t>();
   entry.tenant = row.Take<Digest>();
-  if (version >= 2) entry.retention_us = row.Take<int64_t>();
-  if (!IsKnown(version) || !row.is_whole()) return Refused("page", version);
-  if (entry.retention_us < 0 || entry.retention_us > kMaxRetention.count()) return Damaged("page");
+  if (version != kRowVersion || !row.is_whole()) return Refused("page", version);
   return entry;
 }
 
@@ -127,7 +86,11 @@ std::string EncodeSegmentEntry(const SegmentEntry& entry) {
   Append(out, kRowVersion);
   Append(out, entry.filled_slots);
   Append(out, entry.generation);
-  AppendSums(out, entry.by_deadline);
+  for (const auto& [deadline_us, sum] : entry.by_deadline) {
+    Append(out, deadline_us);
+    Append(out, sum.pages);
+    Append(out, sum.bytes);
+  }
   return out;
 }
 
@@ -138,33 +101,22 @@ Result<SegmentEntry> DecodeSegmentEntry(uint32_t segment, std::string_view value
   entry.segment = segment;
   entry.filled_slots = row.Take<uint32_t>();
   entry.generation = row.Take<uint64_t>();
-  if (!IsKnown(version) || !TakeSums(&row, &entry.by_deadline)) return Refused("segment", version);
-  return entry;
-}
-
-std::string EncodeTenantEntry(const TenantEntry& entry) {
-  std::string out;
-  Append(out, kTenantRowVersion);
-  Append(out, entry.longest_retention_us);
-  AppendSums(out, entry.by_deadline);
-  return out;
-}
-
-Result<TenantEntry> DecodeTenantEntry(const Digest& tenant, std::string_view value) {
-  Row row(value);
-  const auto version = row.Take<uint8_t>();
-  TenantEntry entry;
-  entry.tenant = tenant;
-  entry.longest_retention_us = row.Take<int64_t>();
-  if (version != kTenantRowVersion || !TakeSums(&row, &entry.by_deadline)) {
-    return Refused("tenant", version, kTenantRowVersion);
+  while (version == kRowVersion && !row.rest().empty()) {
+    const auto deadline_us = row.Take<int64_t>();
+    SegmentEntry::Sum sum;
+    sum.pages = row.Take<uint64_t>();
+    sum.bytes = row.Take<uint64_t>();
+    const bool follows = entry.by_deadline.empty() || deadline_us > entry.last_deadline_us();
+    if (sum.pages == 0 || !follows) return Refused("segment", version);
+    entry.by_deadline.emplace_hint(entry.by_deadline.end(), deadline_us, sum);
   }
+  if (version != kRowVersion || !row.is_whole()) return Refused("segment", version);
   return entry;
 }
 
 std::string EncodeMoment(const DurableMoment& moment) {
   std::string out;
-  Append(out, kMomentRowVersion);
+  Append(out, kRowVersion);
   Append(out, moment.durable_us);
   Append(out, moment.wall_us);
   Append(out, moment.monotonic_us);
@@ -180,9 +132,9 @@ Result<DurableMoment> DecodeMoment(std::string_view value) {
   moment.wall_us = row.Take<int64_t>();
   moment.monotonic_us = row.Take<int64_t>();
   constexpr size_t kFixedBytes = 1 + 3 * sizeof(int64_t);
-  if (version != kMomentRowVersion || value.size() < kFixedBytes ||
+  if (version != kRowVersion || value.size() < kFixedBytes ||
       row.rest().size() > kMaxBootIdBytes) {
-    return Refused("clock", version, kMomentRowVersion);
+    return Refused("clock", version);
   }
   moment.boot_id = row.rest();
   return moment;

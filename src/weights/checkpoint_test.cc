@@ -69,6 +69,28 @@ INSTANTIATE_TEST_SUITE_P(All, ShippedCheckpoint,
                                            EMBERKV_SOURCE_DIR "/models/ember-tiny"),
                          FolderName);
 
+TEST_P(ShippedCheckpoint, ReadsTheMatricesThatItMaps) {
+  const ModelConfig config = Config(GetParam());
+  const Result<Checkpoint> checkpoint = Checkpoint::Open(GetParam(), config);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().ToString();
+  std::vector<uint8_t> buffer;
+  for (const char* name : {"layers.0.ffn.experts.0.w1", "layers.1.ffn.experts.2.w2"}) {
+    checkpoint->ReadFp4Ahead(name);
+    const Result<Fp4Matrix> read = checkpoint->ReadFp4(name, &buffer);
+    ASSERT_TRUE(read.ok()) << read.status().ToString();
+    const Result<Fp4Matrix> mapped = checkpoint->Fp4(name);
+    ASSERT_TRUE(mapped.ok());
+    EXPECT_EQ(read->rows, mapped->rows);
+    EXPECT_EQ(read->cols, mapped->cols);
+    const auto codes = static_cast<size_t>(read->rows * read->cols / 2), scales = codes / 16;
+    EXPECT_EQ(std::memcmp(read->packed, mapped->packed, codes), 0);
+    EXPECT_EQ(std::memcmp(read->scales, mapped->scales, scales), 0);
+    checkpoint->Release("layers.");
+    EXPECT_EQ(std::memcmp(read->packed, mapped->packed, codes), 0);  // views stay valid
+  }
+  EXPECT_FALSE(checkpoint->ReadFp4("layers.0.ffn.experts.0.w9", &buffer).ok());
+}
+
 class TinyCheckpoint : public ::testing::Test {
  protected:
   void SetUp() override {
