@@ -152,6 +152,7 @@ class Answers(ServeTest):
         refused = server.post(COMPLETIONS, {"prompt": [400] * 300, "max_tokens": tokens, "n": 16})
         self.assertEqual(refused.status, 400)
         self.assertIn(f"has {pages}", refused.json["error"]["message"])
+        until(lambda: self.ledger(), "the line of the refused request")  # written after the answer
         self.assertEqual([line["status"] for line in self.ledger()], [400])
 
 
