@@ -7,31 +7,16 @@ import collections
 import hashlib
 import http.client
 import json
-import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
-import time
 import unittest
 import urllib.parse
 
 from serve_process import DEADLINE_S, ServeProcess
-
-BINARY, MODEL = sys.argv[1], sys.argv[2]
-CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
-
-
-def eval_prompt():
-    """A text of 512 tokens with facts in it, without its question; the name of one fact and its code."""
-    with open(os.path.join(MODEL, "eval_prompts.jsonl"), encoding="utf-8") as lines:
-        prompt = json.loads(next(lines))
-    text = prompt["prompt"].split("\nQuestion:")[0].split(">", 1)[1]
-    name = prompt["prompt"].rsplit("code for ", 1)[1].split("?")[0]
-    return text, name, prompt["expected"].strip()
+from server_case import BINARY, CHAT, COMPLETIONS, MODEL, ServerCase, fact, until
 
 
 def long_prompt(seed, tokens=6000):
@@ -49,36 +34,7 @@ def in_threads(functions):
     return threads
 
 
-def until(claim, what):
-    deadline = time.monotonic() + DEADLINE_S
-    while not claim():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"never came true: {what}")
-        time.sleep(0.02)
-
-
-class ServeTest(unittest.TestCase):
-    def setUp(self):
-        self.dir = tempfile.mkdtemp(prefix="emberkv_serve_")
-        self.addCleanup(shutil.rmtree, self.dir)
-
-    def path(self, name):
-        return os.path.join(self.dir, name)
-
-    def write(self, name, value):
-        with open(self.path(name), "w", encoding="utf-8") as file:
-            json.dump(value, file)
-        return self.path(name)
-
-    def start(self, *options):
-        server = ServeProcess(BINARY, MODEL, self.path("log.txt"), *options)
-        self.addCleanup(server.kill)
-        return server
-
-    def ledger(self):
-        with open(self.path("ledger.jsonl"), encoding="utf-8") as lines:
-            return [json.loads(line) for line in lines]
-
+class ServeTest(ServerCase):
     def check_usage(self, usage):
         hit, miss = usage["prompt_cache_hit_tokens"], usage["prompt_cache_miss_tokens"]
         self.assertEqual(hit + miss, usage["prompt_tokens"])
@@ -89,8 +45,8 @@ class ServeTest(unittest.TestCase):
 class Answers(ServeTest):
     def test_a_stream_says_what_the_whole_answer_says(self):
         server = self.start()
-        text, name, code = eval_prompt()
-        body = {"messages": [{"role": "user", "content": f"{text} What is the code for {name}?"}],
+        text, question, code = fact()
+        body = {"messages": [{"role": "user", "content": f"{text} {question}"}],
                 "max_tokens": 20, "temperature": 0, "thinking": {"type": "disabled"}}
         whole = server.post(CHAT, body)
         self.assertEqual(whole.status, 200, whole.body)
@@ -108,8 +64,8 @@ class Answers(ServeTest):
         self.assertEqual(server.stop(), 0)
 
     def test_a_second_turn_after_a_restart_hits_what_the_first_one_stored(self):
-        text, name, code = eval_prompt()
-        messages = [{"role": "user", "content": f"{text} What is the code for {name}?"}]
+        text, question, code = fact()
+        messages = [{"role": "user", "content": f"{text} {question}"}]
         first_server = self.start("--store", self.path("store"), "--store-size", "1G")
         first = first_server.post(CHAT, {"messages": messages, "max_tokens": 20, "temperature": 0})
         self.assertEqual(first.json["usage"]["prompt_cache_hit_tokens"], 0)
