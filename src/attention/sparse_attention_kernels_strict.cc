@@ -114,22 +114,8 @@ EMBERKV_INLINE F32x16 ZeroBelow(F32x16 x, float limit, F32x16 value) {
 #endif
 }
 
-// e^x for x <= 0 in the manner of Exp (base/simd.h), and 0 from kLeastExponent down.
-EMBERKV_INLINE F32x16 Weight(F32x16 x) {
-  const F32x16 magic = Splat(12582912.0f);
-  const F32x16 shifted = x * Splat(1.44269504088896341f) + magic;
-  const F32x16 n = shifted - magic;
-  F32x16 r = x - n * Splat(0.693359375f);
-  r = r - n * Splat(-2.12194440e-4f);
-  F32x16 p = Splat(1.9875691500e-4f);
-  p = p * r + Splat(1.3981999507e-3f);
-  p = p * r + Splat(8.3334519073e-3f);
-  p = p * r + Splat(4.1665795894e-2f);
-  p = p * r + Splat(1.6666665459e-1f);
-  p = p * r + Splat(5.0000001201e-1f);
-  p = p * (r * r) + r + Splat(1.0f);
-  return ZeroBelow(x, kLeastExponent, AsFloat(AsBits(p) + (AsBits(shifted) << 23)));
-}
+// e^x for x <= 0, and 0 from kLeastExponent down.
+EMBERKV_INLINE F32x16 Weight(F32x16 x) { return ZeroBelow(x, kLeastExponent, ExpInRange(x)); }
 
 // Pairs of two rows' weights, rounded to bf16.
 EMBERKV_INLINE U32x16 RoundPairs(F32x16 first, F32x16 second) {

@@ -152,12 +152,9 @@ EMBERKV_INLINE void Transpose16(const float* in, size_t in_stride, float* out, s
   for (int i = 0; i < kLanes; ++i) Store(a[i], out + i * out_stride);
 }
 
-// e^x from plain multiplications and additions: |error| <= 2 ulp on [-87, 88], 0 below -87.33. Only for
-// *_strict sources: fused, it would give other bits.
-EMBERKV_INLINE F32x16 Exp(F32x16 x) {
-  const F32x16 lo = Splat(-87.33f), hi = Splat(88.37f);
-  const I32x16 underflow = x < lo;
-  x = Min(Max(x, lo), hi);
+// e^x for x in [-87.33, 88.37], whose result is a normal number; anything else gives anything. Only for *_strict
+// sources: fused, it would give other bits.
+EMBERKV_INLINE F32x16 ExpInRange(F32x16 x) {
   // n = round(x / ln 2) by the magic-number trick; r = x - n ln 2 in two parts.
   const F32x16 magic = Splat(12582912.0f);
   const F32x16 shifted = x * Splat(1.44269504088896341f) + magic;
@@ -172,8 +169,14 @@ EMBERKV_INLINE F32x16 Exp(F32x16 x) {
   p = p * r + Splat(1.6666665459e-1f);
   p = p * r + Splat(5.0000001201e-1f);
   p = p * (r * r) + r + Splat(1.0f);
-  const U32x16 exponent = (AsBits(shifted) << 23);
-  return Select(underflow, Splat(0.0f), AsFloat(AsBits(p) + exponent));
+  return AsFloat(AsBits(p) + (AsBits(shifted) << 23));
+}
+
+// e^x from plain multiplications and additions: |error| <= 2 ulp on [-87, 88], 0 below -87.33. Only for
+// *_strict sources: fused, it would give other bits.
+EMBERKV_INLINE F32x16 Exp(F32x16 x) {
+  const F32x16 lo = Splat(-87.33f), hi = Splat(88.37f);
+  return Select(x < lo, Splat(0.0f), ExpInRange(Min(Max(x, lo), hi)));
 }
 
 }  // namespace emberkv
