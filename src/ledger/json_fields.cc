@@ -15,16 +15,6 @@ Result<Json> ParseJsonObject(std::string_view text) {
   return value;
 }
 
-std::string ShowJson(const Json& value) {
-  constexpr size_t kMaxShown = 60;
-  if (value.is_object()) return fmt::format("an object of {} fields", value.size());
-  if (value.is_array()) return fmt::format("a list of {} values", value.size());
-  if (value.is_string() && value.get_ref<const std::string&>().size() > kMaxShown) {
-    return fmt::format("a text of {} bytes", value.get_ref<const std::string&>().size());
-  }
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 const Json* JsonFields::Find(const std::string& name, Need need, std::string_view allowed) {
   if (!status_.ok()) return nullptr;
   const auto found = object_.find(name);

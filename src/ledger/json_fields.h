@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/json_text.h"
 #include "base/status.h"
 
 namespace emberkv {
@@ -16,9 +17,6 @@ namespace emberkv {
 // kDataLoss: no complete JSON, as the beginning of a line that a crash cut off. kInvalidArgument:
 // JSON, and no object.
 Result<nlohmann::json> ParseJsonObject(std::string_view text);
-
-// A value as a message shows it: short, whatever it is.
-std::string ShowJson(const nlohmann::json& value);
 
 enum class Need { kRequired, kOptional };
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "base/json_text.h"
 #include "prompt/python_json.h"
 
 namespace emberkv {
@@ -33,18 +34,8 @@ constexpr Name<ThinkingMode> kModes[] = {{"chat", ThinkingMode::kChat},
                                          {"thinking", ThinkingMode::kThinking}};
 constexpr Name<int> kEfforts[] = {{"low", 50}, {"high", 75}, {"max", 100}};
 
-std::string Shown(const Json& value) {
-  constexpr size_t kMaxShown = 60;
-  if (value.is_object()) return fmt::format("an object of {} fields", value.size());
-  if (value.is_array()) return fmt::format("a list of {} values", value.size());
-  if (value.is_string() && value.get_ref<const std::string&>().size() > kMaxShown) {
-    return fmt::format("a text of {} bytes", value.get_ref<const std::string&>().size());
-  }
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 Status Refuse(const std::string& place, const Json& value, std::string_view rule) {
-  return InvalidArgument(fmt::format("{} is {}; {}", place, Shown(value), rule));
+  return InvalidArgument(fmt::format("{} is {}; {}", place, ShowJson(value), rule));
 }
 
 template <class T, size_t N>

@@ -122,7 +122,7 @@ void ReadModelName(const ServedModel& model, RequestFields* fields) {
   std::string name = model.name;
   fields->Read("model", kMaxNameBytes, &name);
   if (name == model.name) return;
-  fields->Fail({404, fmt::format("model is {}; this server has \"{}\"", ShownJson(name), model.name), "model",
+  fields->Fail({404, fmt::format("model is {}; this server has \"{}\"", ShowJson(Json(name)), model.name), "model",
                 "model_not_found"});
 }
 

@@ -9,22 +9,12 @@ namespace emberkv {
 
 using Json = nlohmann::ordered_json;
 
-std::string ShownJson(const Json& value) {
-  constexpr size_t kMaxShown = 60;
-  if (value.is_object()) return fmt::format("an object of {} fields", value.size());
-  if (value.is_array()) return fmt::format("a list of {} values", value.size());
-  if (value.is_string() && value.get_ref<const std::string&>().size() > kMaxShown) {
-    return fmt::format("a text of {} bytes", value.get_ref<const std::string&>().size());
-  }
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 RequestFields::RequestFields(const Json& object, std::string prefix)
     : object_(object), prefix_(std::move(prefix)) {
   if (object_.is_object()) return;
   const std::string what = prefix_.empty() ? "the body" : prefix_.substr(0, prefix_.size() - 1);
   Fail(InvalidRequest(prefix_.empty() ? "" : what,
-                      fmt::format("{} is {}; it must be an object", what, ShownJson(object_))));
+                      fmt::format("{} is {}; it must be an object", what, ShowJson(object_))));
 }
 
 const Json* RequestFields::Find(std::string_view name) {
@@ -94,7 +84,7 @@ void RequestFields::RefuseUnknown() {
 
 void RequestFields::Fail(std::string_view name, const Json& found, std::string_view allowed) {
   const std::string place = fmt::format("{}{}", prefix_, name);
-  Fail(InvalidRequest(place, fmt::format("{} is {}; {}", place, ShownJson(found), allowed)));
+  Fail(InvalidRequest(place, fmt::format("{} is {}; {}", place, ShowJson(found), allowed)));
 }
 
 void RequestFields::Fail(ApiError error) {

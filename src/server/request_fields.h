@@ -13,12 +13,10 @@
 #include <string>
 #include <string_view>
 
+#include "base/json_text.h"
 #include "server/openai_error.h"
 
 namespace emberkv {
-
-// A value as a message shows it: short, whatever it is.
-std::string ShownJson(const nlohmann::ordered_json& value);
 
 class RequestFields {
  public:

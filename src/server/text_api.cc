@@ -113,7 +113,7 @@ ApiReply ModelsReply(const ServedModel& model) {
 
 ApiReply ModelReply(std::string_view name, const ServedModel& model) {
   if (name == model.name) return JsonReply(ModelJson(model));
-  return ErrorReply({404, fmt::format("model is {}; this server has \"{}\"", ShownJson(name), model.name), "model",
+  return ErrorReply({404, fmt::format("model is {}; this server has \"{}\"", ShowJson(Json(name)), model.name), "model",
                      "model_not_found"});
 }
 
