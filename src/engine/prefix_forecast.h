@@ -31,8 +31,6 @@ struct PrefixForecast {
   std::string_view miss_reason;
   ResumePlan resume;     // supposing that the windows are lost
   Provenance provenance;  // of the blocks that the run would compute
-
-  int64_t hit_tokens(int block_size) const { return static_cast<int64_t>(num_found) * block_size; }
 };
 
 // Where blocks are.
