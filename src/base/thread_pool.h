@@ -2,7 +2,9 @@
 //
 // ParallelFor is called from one thread at a time (the model thread); the caller works too. Iterations
 // may run in any order on any thread, so a loop body must write only what belongs to its index:
-// results then do not depend on the number of threads. Workers sleep while idle.
+// results then do not depend on the number of threads. Workers sleep while idle: after a loop they look for
+// the next one for 50 us at most, because waking a thread costs as long as many a loop. A worker that comes
+// when all of a loop is given out is not waited for, so that a core taken by others delays nobody.
 #pragma once
 
 #include <atomic>
@@ -44,10 +46,12 @@ class ThreadPool {
   std::mutex mutex_;
   std::condition_variable work_ready_;
   std::condition_variable work_done_;
-  Loop loop_;                 // guarded by mutex_
-  uint64_t generation_ = 0;   // guarded by mutex_
-  int busy_workers_ = 0;      // guarded by mutex_
-  bool stopping_ = false;     // guarded by mutex_
+  Loop loop_;             // guarded by mutex_
+  bool is_open_ = false;  // guarded by mutex_: workers may still begin with loop_
+  // Written under mutex_; read without it only to look whether waiting is over.
+  std::atomic<uint64_t> generation_{0};
+  std::atomic<int> busy_workers_{0};
+  std::atomic<bool> stopping_{false};
   std::atomic<int64_t> next_{0};
 
   std::vector<std::thread> workers_;  // last: started after the rest exists

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <thread>
 #include <vector>
 
 namespace emberkv {
@@ -36,6 +38,19 @@ TEST(ThreadPool, ThreadNumberIsUniqueWhileInUse) {
     });
   }
   EXPECT_EQ(clashes.load(), 0);
+}
+
+// Some follow at once, some after the workers have gone to sleep.
+TEST(ThreadPool, LoopsThatFollowCloselyOrLateAreAllCovered) {
+  ThreadPool pool(3);
+  std::vector<int> counts(7);
+  for (int loop = 0; loop < 20'000; ++loop) {
+    if (loop % 1000 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    pool.ParallelFor(7, 1, [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin; i < end; ++i) ++counts[static_cast<size_t>(i)];
+    });
+  }
+  for (const int count : counts) EXPECT_EQ(count, 20'000);
 }
 
 }  // namespace
