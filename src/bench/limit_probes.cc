@@ -107,15 +107,6 @@ void LoadAll(const uint8_t* p, size_t bytes) {
   }
 }
 
-void StoreAll(uint8_t* p, size_t bytes) {
-  const Register value = Opaque();
-  for (size_t i = 0; i < bytes; i += 4 * kRegisterBytes) {
-    Register* q = reinterpret_cast<Register*>(p + i);
-    q[0] = value, q[1] = value, q[2] = value, q[3] = value;
-    asm volatile("" : : "r"(q) : "memory");
-  }
-}
-
 constexpr double kFmaOperations = 2.0 * kChains * kRegisterFloats;
 
 }  // namespace
@@ -131,7 +122,7 @@ const LimitProbes kLimitProbes = {Fma,     kFmaOperations,
 #else
                                    nullptr, 0,
 #endif
-                                  LoadAll, StoreAll};
+                                  LoadAll};
 
 #undef EMBERKV_KEEP
 

@@ -18,7 +18,6 @@ struct LimitProbes {
   double int8_dot_operations;
   // `bytes` is a multiple of 512, p aligned to 64.
   void (*load)(const uint8_t* p, size_t bytes);
-  void (*store)(uint8_t* p, size_t bytes);
 };
 
 #define EMBERKV_DECLARE_LIMIT_PROBES(isa) \

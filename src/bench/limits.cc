@@ -96,17 +96,6 @@ Contender DramReadLimit(int threads) {
           })};
 }
 
-Contender L1StoreLimit() {
-  constexpr size_t kBytes = size_t{16} << 10;
-  constexpr int kTimes = 1 << 16;
-  const std::shared_ptr<uint8_t> buffer = TouchedBuffer(kBytes);
-  if (buffer == nullptr) return {"L1 store", 0, [] {}};
-  return {"L1 store", static_cast<double>(kBytes) * kTimes / 1e9,
-          [buffer, store = WidestProbes().store] {
-            for (int i = 0; i < kTimes; ++i) store(buffer.get(), kBytes);
-          }};
-}
-
 double CoreGhz() {
   constexpr int64_t kAdds = 40'000'000;
   const double start = ThreadSeconds();

@@ -18,8 +18,6 @@ Contender Bf16DotLimit(int threads);
 Contender Int8DotLimit(int threads);
 // GB/s read once from a buffer eight times as large as a big L3 cache (256 MiB).
 Contender DramReadLimit(int threads);
-// GB/s of one thread's stores into 16 KiB, which stay in the L1 cache.
-Contender L1StoreLimit();
 
 // The core clock in GHz of the calling thread, from a chain of dependent additions. Takes about 10
 // ms.

@@ -43,14 +43,16 @@ double ThreadSeconds() {
 }
 
 Measurement Measure(const MeasurementSpec& spec, int rounds) {
-  std::vector<double> limits, subjects, rivals;
+  std::vector<double> probes, limits, subjects, rivals;  // limits: the mean of two probes
   for (int round = -1; round < rounds; ++round) {  // the first fills caches and does not count
     const auto take_turn = [&](const Contender& contender, std::vector<double>* rates) {
       const double rate = Rate(contender, spec.uses_thread_time);
       if (round >= 0) rates->push_back(rate);
     };
-    if (spec.limit) take_turn(*spec.limit, &limits);
+    if (spec.limit) take_turn(*spec.limit, &probes);
     take_turn(spec.subject, &subjects);
+    if (spec.limit) take_turn(*spec.limit, &probes);
+    if (spec.limit && round >= 0) limits.push_back((probes.end()[-2] + probes.back()) / 2);
     if (spec.rival) take_turn(*spec.rival, &rivals);
   }
   Measurement m;

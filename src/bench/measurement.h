@@ -1,7 +1,8 @@
 // One line of a benchmark: what was achieved, the limit of the machine beside it, and a rival.
 //
-// Machines are noisy, so limit, kernel and rival take turns within one run, and a ratio is the median of the
-// ratios of neighbours. Used by one thread; the measured work may use threads of its own.
+// Machines are noisy, so limit, kernel and rival take turns within one run, the limit directly before and
+// after the kernel, and a ratio is the median of the rounds' ratios to the mean of the two probes. Used by
+// one thread; the measured work may use threads of its own.
 #pragma once
 
 #include <functional>
@@ -46,7 +47,7 @@ struct Measurement {
   bool misses_goal() const { return goal && ratio < *goal; }
 };
 
-// `rounds` turns of limit, subject and rival, after one that does not count.
+// `rounds` turns of limit, subject, limit again and rival, after one that does not count.
 Measurement Measure(const MeasurementSpec& spec, int rounds);
 
 // Processor time of the calling thread.

@@ -10,14 +10,14 @@ Contender Noting(const std::string& name, double amount, std::string* turns) {
   return {name, amount, [name, turns] { *turns += name; }};
 }
 
-TEST(Measure, LimitSubjectAndRivalTakeTurnsAfterOneRoundThatDoesNotCount) {
+TEST(Measure, SubjectBetweenTwoProbesOfTheLimitTakesTurnsWithTheRival) {
   std::string turns;
   MeasurementSpec spec;
   spec.subject = Noting("s", 1, &turns);
   spec.limit = Noting("l", 1, &turns);
   spec.rival = Noting("r", 1, &turns);
   (void)Measure(spec, 3);
-  EXPECT_EQ(turns, "lsrlsrlsrlsr");
+  EXPECT_EQ(turns, "lslrlslrlslrlslr");  // the first round does not count
 }
 
 TEST(Measure, FirstRoundIsOnlyAWarmUp) {

@@ -189,7 +189,7 @@ int RunCompare(const BenchOptions& options) {
 CLI::App* AddKind(CLI::App& bench, const std::shared_ptr<BenchOptions>& options, const char* name,
                   const char* description, int* exit_code, Run run) {
   CLI::App* command = bench.add_subcommand(name, description);
-  command->add_option("--rounds", options->rounds, "Turns of limit, subject and rival; medians are printed")
+  command->add_option("--rounds", options->rounds, "Turns of limit, subject, limit again and rival; medians are printed")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   command->add_flag("--json", options->json, "Print JSON");

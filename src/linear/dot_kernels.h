@@ -6,8 +6,9 @@
 // +-kWeightRange (FP8 and FP4 always are). Partial sums are then multiples of 2^-(kInputRange + 7 +
 // kWeightRange + 7) >= 2^-126, the least normal number, and far below 2^128.
 //
-// Scales are multiplied after the sum, as fp32. For many rows, scales within +-kFoldRange are put
-// into FP8 and FP4 weights before, which moves a block's sum by a power of two and no bit.
+// Scales are multiplied after the sum, as fp32. For more than 8 rows, and FP8 for more than 4, scales
+// within +-kFoldRange are put into the weights before, which moves a block's sum by a power of two and
+// no bit.
 #pragma once
 
 #include <cstddef>

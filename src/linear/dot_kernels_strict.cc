@@ -11,9 +11,12 @@ namespace {
 
 constexpr int kAheadBytes = 3072;  // how far ahead lines are fetched where that is done by hand
 
-// bf16 bits of the magnitudes of e4m3, and of e2m1.
+// bf16 bits of the magnitudes of e4m3 times a power of two, lower and upper bytes apart, and of e2m1.
+struct E4m3Bytes {
+  uint8_t low[128], high[128];
+};
 struct Tables {
-  alignas(64) uint16_t e4m3[128];
+  alignas(64) E4m3Bytes e4m3[2 * kFoldRange + 1];  // [exponent + kFoldRange]
   alignas(64) uint16_t e2m1[32];
 };
 
@@ -30,7 +33,13 @@ constexpr uint16_t Bf16OfE4m3(int code) {
 
 constexpr Tables MakeTables() {
   Tables t = {};
-  for (int code = 0; code < 128; ++code) t.e4m3[code] = Bf16OfE4m3(code);
+  for (int code = 0; code < 128; ++code) {
+    for (int exponent = -kFoldRange; exponent <= kFoldRange; ++exponent) {
+      const int bits = Bf16OfE4m3(code) + (code == 0 ? 0 : exponent * 128);
+      t.e4m3[exponent + kFoldRange].low[code] = static_cast<uint8_t>(bits & 255);
+      t.e4m3[exponent + kFoldRange].high[code] = static_cast<uint8_t>(bits >> 8 & 255);
+    }
+  }
   constexpr uint16_t kMagnitudes[8] = {0, 0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040, 0x4080, 0x40c0};
   for (int i = 0; i < 32; ++i) {  // twice: only four of the five index bits that count are a code
     t.e2m1[i] = static_cast<uint16_t>(kMagnitudes[i % 8] | (i % 16 / 8) << 15);
@@ -52,35 +61,34 @@ EMBERKV_INLINE __m512i Scaled(__m512i values, __m512i exponent) {
   return _mm512_mask_add_epi16(values, nonzero, values, exponent);
 }
 
+// The value, but the compiler no longer knows what it is made of.
+EMBERKV_INLINE __m512i Opaque(__m512i value) {
+  asm("" : "+v"(value));
+  return value;
+}
+
 // How the bytes of 16 rows become registers of bf16 pairs, pairs of ascending k.
 struct Fp8Words {
   static constexpr WeightKind kKind = WeightKind::kFp8;
   static constexpr int kPairs = 2;
   __m512i low[2], high[2];  // lower and upper bytes of the 128 magnitudes
 
-  // The values times 2^exponent.
+  // The values times 2^exponent, which is within +-kFoldRange.
   explicit Fp8Words(int exponent = 0) {
-    const __m512i shift = _mm512_set1_epi16(static_cast<short>(exponent * 128));
-    __m512i table[4];
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) table[i] = Scaled(_mm512_load_si512(kTables.e4m3 + 32 * i), shift);
+    const E4m3Bytes& bytes = kTables.e4m3[exponent + kFoldRange];
 #pragma GCC unroll 2
     for (int i = 0; i < 2; ++i) {
-      low[i] = _mm512_permutex2var_epi8(table[2 * i], EveryOtherByte(0), table[2 * i + 1]);
-      high[i] = _mm512_permutex2var_epi8(table[2 * i], EveryOtherByte(1), table[2 * i + 1]);
+      low[i] = _mm512_load_si512(bytes.low + 64 * i);
+      high[i] = _mm512_load_si512(bytes.high + 64 * i);
     }
   }
-  EMBERKV_INLINE __m512i EveryOtherByte(int first) {
-    alignas(64) uint8_t index[64];
-    for (int i = 0; i < 64; ++i) index[i] = static_cast<uint8_t>(2 * i + first);
-    return _mm512_load_si512(index);
-  }
   EMBERKV_INLINE void Decode(const Fp8Words& t, const uint8_t* p, __m512i* pairs) {
-    const __m512i codes = _mm512_load_si512(p);
+    const __m512i codes = Opaque(_mm512_load_si512(p));  // else g++ loads them three times
     const __m512i low = _mm512_permutex2var_epi8(t.low[0], codes, t.low[1]);
     __m512i high = _mm512_permutex2var_epi8(t.high[0], codes, t.high[1]);
-    high = _mm512_ternarylogic_epi32(high, codes, _mm512_set1_epi8(static_cast<char>(0x80)),
-                                     0xf8);  // | sign
+    // Made one operation of three inputs, the two would take time from the dots on a Zen 4.
+    const __m512i sign = _mm512_and_si512(codes, _mm512_set1_epi8(static_cast<char>(0x80)));
+    high = _mm512_or_si512(high, Opaque(sign));
     pairs[0] = _mm512_unpacklo_epi8(low, high);
     pairs[1] = _mm512_unpackhi_epi8(low, high);
   }
@@ -126,52 +134,10 @@ EMBERKV_INLINE __m512 Scale(const PanelView& panel, int b, int half) {
       _mm512_max_epu32(_mm512_slli_epi32(codes, 23), _mm512_set1_epi32(0x00400000)));
 }
 
-// sums[R][32] += for each of B neighbouring blocks in turn scale * (x[R] . block); no scales: all
-// are 1. Blocks of one group (packed_matrix.h): where R rows alone would wait for the latency of
-// their sums, the sums of several blocks grow side by side. Or one run of `run_blocks` blocks that
-// make one sum.
-template <class Words, int R, int B>
-EMBERKV_INLINE void AddBlocks(const Words& words, const BlockView& first, int run_blocks,
-                              const uint32_t* x, size_t block_stride, const __m512 (*scales)[2],
+// sums[R][32] += for each of B blocks in turn the sum `acc` times its scale; no scales: all are 1.
+template <int R, int B>
+EMBERKV_INLINE void AddToSums(const __m512 (&acc)[B][R][2], const __m512 (*scales)[2],
                               float* sums) {
-  constexpr int kSteps = kWordsPerBlock / Words::kPairs;
-  // The hardware fetches ahead what is read in order, but late for FP4, which takes as long to
-  // decode as to read.
-  constexpr bool kFetchesAhead =
-      Words::kKind == WeightKind::kFp4 || B < BlocksTogether(Words::kKind);
-  __m512 acc[B][R][2];
-#pragma GCC unroll 8
-  for (int b = 0; b < B; ++b) {
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) acc[b][r][0] = acc[b][r][1] = _mm512_setzero_ps();
-  }
-  const uint8_t* data = first.data;
-  for (int run = 0; run < run_blocks; ++run, x += block_stride) {
-    for (int step = 0; step < kSteps; ++step, data += first.step_stride) {
-#pragma GCC unroll 8
-      for (int b = 0; b < B; ++b) {
-        const uint8_t* p = data + b * kStepBytes;
-        if constexpr (kFetchesAhead) {
-          _mm_prefetch(p + kAheadBytes, _MM_HINT_T0);
-          _mm_prefetch(p + kAheadBytes + kStepBytes / 2, _MM_HINT_T0);
-        }
-        __m512i pairs[2][Words::kPairs];
-        Words::Decode(words, p, pairs[0]);
-        Words::Decode(words, p + kStepBytes / 2, pairs[1]);
-#pragma GCC unroll 4
-        for (int i = 0; i < Words::kPairs; ++i) {
-#pragma GCC unroll 8
-          for (int r = 0; r < R; ++r) {
-            const uint32_t* pair =
-                x + b * block_stride + r * kWordsPerBlock + step * Words::kPairs + i;
-            const __m512i input = _mm512_set1_epi32(static_cast<int>(*pair));
-            acc[b][r][0] = _mm512_dpbf16_ps(acc[b][r][0], (__m512bh)input, (__m512bh)pairs[0][i]);
-            acc[b][r][1] = _mm512_dpbf16_ps(acc[b][r][1], (__m512bh)input, (__m512bh)pairs[1][i]);
-          }
-        }
-      }
-    }
-  }
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 2
@@ -188,6 +154,97 @@ EMBERKV_INLINE void AddBlocks(const Words& words, const BlockView& first, int ru
     }
   }
   asm volatile("" : : : "memory");  // the sums stay where they are: there are no registers for them
+}
+
+EMBERKV_INLINE void FetchStep(const uint8_t* p) {
+  _mm_prefetch(p, _MM_HINT_T0);
+  _mm_prefetch(p + kStepBytes / 2, _MM_HINT_T0);
+}
+
+EMBERKV_INLINE __m512 AddPair(__m512 acc, __m512i input, __m512i weights) {
+  return _mm512_dpbf16_ps(acc, (__m512bh)input, (__m512bh)weights);
+}
+
+// Adds the products of B neighbouring blocks with R rows to their sums. Blocks of one group
+// (packed_matrix.h): where R rows alone would wait for the latency of their sums, the sums of
+// several blocks grow side by side. Or one run of `run_blocks` blocks that make one sum.
+template <class Words, int R, int B>
+EMBERKV_INLINE void AddBlocks(const Words& words, const BlockView& first, int run_blocks,
+                              const uint32_t* x, size_t block_stride, const __m512 (*scales)[2],
+                              float* sums) {
+  constexpr int kSteps = kWordsPerBlock / Words::kPairs;
+  // The hardware fetches ahead what is read in order.
+  constexpr bool kFetchesAhead = B < BlocksTogether(Words::kKind);
+  __m512 acc[B][R][2];
+#pragma GCC unroll 8
+  for (int b = 0; b < B; ++b) {
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) acc[b][r][0] = acc[b][r][1] = _mm512_setzero_ps();
+  }
+  const uint8_t* data = first.data;
+  for (int run = 0; run < run_blocks; ++run, x += block_stride) {
+    for (int step = 0; step < kSteps; ++step, data += first.step_stride) {
+#pragma GCC unroll 8
+      for (int b = 0; b < B; ++b) {
+        const uint8_t* p = data + b * kStepBytes;
+        if constexpr (kFetchesAhead) FetchStep(p + kAheadBytes);
+        __m512i pairs[2][Words::kPairs];
+        Words::Decode(words, p, pairs[0]);
+        Words::Decode(words, p + kStepBytes / 2, pairs[1]);
+#pragma GCC unroll 4
+        for (int i = 0; i < Words::kPairs; ++i) {
+#pragma GCC unroll 8
+          for (int r = 0; r < R; ++r) {
+            const uint32_t* pair =
+                x + b * block_stride + r * kWordsPerBlock + step * Words::kPairs + i;
+            const __m512i input = _mm512_set1_epi32(static_cast<int>(*pair));
+            acc[b][r][0] = AddPair(acc[b][r][0], input, pairs[0][i]);
+            acc[b][r][1] = AddPair(acc[b][r][1], input, pairs[1][i]);
+          }
+        }
+      }
+    }
+  }
+  AddToSums<R, B>(acc, scales, sums);
+}
+
+// The same for one block of FP8, whose scale is in `words`, and so many rows that the dots take most
+// of the time: each step is decoded amid the dots of the step before, on pipes that these leave free.
+template <int R>
+EMBERKV_INLINE void AddFp8Block(const Fp8Words& words, const BlockView& block, const uint32_t* x,
+                                float* sums) {
+  constexpr int kSteps = kWordsPerBlock / Fp8Words::kPairs;
+  __m512 acc[1][R][2];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) acc[0][r][0] = acc[0][r][1] = _mm512_setzero_ps();
+  __m512i pairs[2][2][Fp8Words::kPairs];  // of this step and the next, by turns
+  const uint8_t* data = block.data;
+  Fp8Words::Decode(words, data, pairs[0][0]);
+  Fp8Words::Decode(words, data + kStepBytes / 2, pairs[0][1]);
+  for (int first = 0; first < kSteps; first += 2) {
+#pragma GCC unroll 2
+    for (int turn = 0; turn < 2; ++turn) {
+      const int step = first + turn;
+      FetchStep(data + kAheadBytes);
+      data += step + 1 < kSteps ? block.step_stride : 0;  // the last is decoded twice
+#pragma GCC unroll 2
+      for (int i = 0; i < Fp8Words::kPairs; ++i) {
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r) {
+          if (r == R / 2) {
+            __m512i* next = pairs[1 - turn][i];
+            Fp8Words::Decode(words, data + i * (kStepBytes / 2), next);
+            asm volatile("" : "+v"(next[0]), "+v"(next[1]));  // here, not earlier
+          }
+          const uint32_t* pair = x + r * kWordsPerBlock + step * Fp8Words::kPairs + i;
+          const __m512i input = _mm512_set1_epi32(static_cast<int>(*pair));
+          acc[0][r][0] = AddPair(acc[0][r][0], input, pairs[turn][0][i]);
+          acc[0][r][1] = AddPair(acc[0][r][1], input, pairs[turn][1][i]);
+        }
+      }
+    }
+  }
+  AddToSums<R, 1>(acc, nullptr, sums);
 }
 
 // Of the run that starts at block b; the last may be shorter.
@@ -215,20 +272,36 @@ EMBERKV_INLINE void AddScaledBlocks(const Words& words, const PanelView& panel, 
                          sums);
 }
 
+// How many blocks of a group R rows are multiplied with side by side.
+template <int R>
+constexpr int BlocksSideBySide(WeightKind kind) {
+  return R <= 2 ? BlocksTogether(kind) : R <= 4 && BlocksTogether(kind) > 1 ? 2 : 1;
+}
+
 template <class Words, int R>
 void FewRows(const PanelView& given, const uint32_t* x, float* sums) {
-  constexpr int kTogether = R <= 4 ? BlocksTogether(Words::kKind) : 1;
+  constexpr int kSideBySide = BlocksSideBySide<R>(Words::kKind);
+  constexpr int kGroup = BlocksTogether(Words::kKind);
   constexpr int kRun = BlocksPerSum(Words::kKind);
   PanelView panel = given;
   panel.kind = Words::kKind;  // known to the compiler
   const Words words;
   int b = 0;
-  if constexpr (kTogether > 1) {
-    for (; b + kTogether <= panel.num_blocks; b += kTogether) {
-      AddScaledBlocks<Words, R, kTogether>(words, panel, b, x, sums);
+  if constexpr (kSideBySide > 1) {
+    for (const int grouped = panel.num_blocks / kGroup * kGroup; b < grouped; b += kSideBySide) {
+      AddScaledBlocks<Words, R, kSideBySide>(words, panel, b, x, sums);
     }
   }
-  for (; b < panel.num_blocks; b += kRun) AddScaledBlocks<Words, R, 1>(words, panel, b, x, sums);
+  for (; b < panel.num_blocks; b += kRun) {
+    if constexpr (Words::kKind == WeightKind::kFp8 && kSideBySide == 1) {
+      if (CanFold(panel.scales[b])) {
+        AddFp8Block<R>(Fp8Words(panel.scales[b] - 127), panel.block(b),
+                       x + static_cast<size_t>(b * R) * kWordsPerBlock, sums);
+        continue;
+      }
+    }
+    AddScaledBlocks<Words, R, 1>(words, panel, b, x, sums);
+  }
 }
 
 // Many rows: a block is decoded once, with its scales where they can be folded, and multiplied with

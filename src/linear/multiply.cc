@@ -14,6 +14,9 @@ namespace {
 
 constexpr int kTileRows = 128;                     // input rows that share one decoding of a block
 constexpr int64_t kMinParallelProducts = 1 << 17;  // below this a wake-up costs more than it saves
+constexpr int kFewRows = 8;  // the more rows, the less of the time goes into writing the output
+// Long shares, because memory is read fastest in order; several a thread, for one that is held up.
+constexpr int64_t kSharesOfThread = 4;
 constexpr int kMaxRun =
     kBlockK * std::max(BlocksPerSum(WeightKind::kFp8), BlocksPerSum(WeightKind::kF32));
 
@@ -77,11 +80,22 @@ void MultiplyInFp32(const Kernels& kernels, const PackedMatrix& w, const PanelVi
   }
 }
 
+// Lines of the output that will be written are fetched while the panel is multiplied: where rows lie
+// far apart, each write would wait for memory.
+void FetchOutput(const Tile& tile, int first, int width) {
+  for (int r = 0; r < tile.num_rows; ++r) {
+    const float* y = tile.y + static_cast<size_t>(r) * tile.y_stride + first;
+    __builtin_prefetch(y, 1);
+    __builtin_prefetch(y + width - 1, 1);
+  }
+}
+
 void MultiplyPanel(const Kernels& kernels, const PackedMatrix& w, int index, const Tile& tile) {
   alignas(64) float sums[kTileRows * kPanelRows];
   const PanelView panel = w.panel(index);
   const int first = index * kPanelRows;
   const int width = std::min(kPanelRows, w.rows() - first);
+  if (tile.num_rows <= kFewRows) FetchOutput(tile, first, width);
   if (tile.packed != nullptr) {
     kernels.dot.multiply(panel, tile.packed, tile.num_rows, sums);
   } else {
@@ -135,8 +149,9 @@ void Multiply(const PackedMatrix& w, const float* x, size_t x_stride, int num_ro
               size_t y_stride, Rounding rounding, ThreadPool& pool) {
   MultiplyTiles(w, x, x_stride, num_rows, y, y_stride, rounding,
                 [&](int64_t n, int64_t products, const auto& body) {
-                  const int64_t grain =
-                      std::max<int64_t>(1, kMinParallelProducts / std::max<int64_t>(1, products));
+                  const int64_t grain = std::max<int64_t>(
+                      {1, kMinParallelProducts / std::max<int64_t>(1, products),
+                       n / (pool.num_threads() * kSharesOfThread)});
                   pool.ParallelFor(n, grain,
                                    [&](int64_t begin, int64_t end, int) { body(begin, end); });
                 });

@@ -51,9 +51,9 @@ EMBERKV_ALWAYS_INLINE constexpr int ValuesPerWord(WeightKind kind) {
 EMBERKV_ALWAYS_INLINE constexpr int BlocksPerSum(WeightKind kind) {
   return kind == WeightKind::kFp8 || kind == WeightKind::kFp4 ? 1 : 4;
 }
-// In the layout of a panel, see above.
+// In the layout of a panel, see above. A block of FP4 is half as large as one of FP8.
 EMBERKV_ALWAYS_INLINE constexpr int BlocksTogether(WeightKind kind) {
-  return kind == WeightKind::kFp8 || kind == WeightKind::kFp4 ? 2 : 1;
+  return kind == WeightKind::kFp4 ? 4 : kind == WeightKind::kFp8 ? 2 : 1;
 }
 EMBERKV_ALWAYS_INLINE constexpr size_t BlockBytes(WeightKind kind) {
   return size_t{kPanelRows} * kBlockK * 4 / static_cast<size_t>(ValuesPerWord(kind));
