@@ -265,7 +265,7 @@ PageHandle PageCache::Seal(PageHandle page, const BlockIdentity& block,
   }
   claims_.Finish(block.hash);
   if (!resident) {
-    if (store_ != nullptr) writer_->Push(page.Share(), block, options.tenant);
+    if (store_ != nullptr) writer_->Push(page.Share(), block, options.tenant, options.limits);
     return page;
   }
   const bool is_equal = std::memcmp(resident.bytes(), page.bytes(), pool_->page_bytes()) == 0;

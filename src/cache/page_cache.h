@@ -77,6 +77,7 @@ struct LookupOptions {
 struct SealOptions {
   Digest tenant = {};
   bool no_store = false;  // the page stays the request's own, on no tier
+  StoreLimits limits{};   // of the tenant in the store; memory is nobody's
 };
 
 struct PageCacheOptions {

@@ -28,8 +28,9 @@ WriteBehind::~WriteBehind() {
   writer_.join();
 }
 
-bool WriteBehind::Push(PageHandle page, const BlockIdentity& block, const Digest& tenant) {
-  Entry entry{std::move(page), block, {block.tokens.begin(), block.tokens.end()}, tenant};
+bool WriteBehind::Push(PageHandle page, const BlockIdentity& block, const Digest& tenant,
+                       const StoreLimits& limits) {
+  Entry entry{std::move(page), block, {block.tokens.begin(), block.tokens.end()}, tenant, limits};
   entry.block.tokens = entry.tokens;  // the vector's elements stay where they are when it moves
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -125,7 +126,8 @@ std::vector<PutOutcome> WriteBehind::Write(const std::vector<Entry>& batch) {
                        entry.block.provenance,
                        entry.tenant,
                        entry.tokens,
-                       {entry.page.bytes(), page_bytes_}});
+                       {entry.page.bytes(), page_bytes_},
+                       entry.limits});
   }
   return store_->Put(records);
 }

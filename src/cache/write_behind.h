@@ -43,7 +43,8 @@ class WriteBehind {
   WriteBehind& operator=(const WriteBehind&) = delete;
 
   // Queues a complete page, or drops it and returns false.
-  bool Push(PageHandle page, const BlockIdentity& block, const Digest& tenant);
+  bool Push(PageHandle page, const BlockIdentity& block, const Digest& tenant,
+            const StoreLimits& limits = {});
 
   // Extends the blocks' deadlines in the store some time soon: they were served from memory.
   void Touch(std::span<const BlockHash> blocks);
@@ -63,6 +64,7 @@ class WriteBehind {
     BlockIdentity block;  // views `tokens`
     std::vector<int32_t> tokens;
     Digest tenant;
+    StoreLimits limits;
   };
 
   void WriterMain();

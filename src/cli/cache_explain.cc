@@ -93,7 +93,7 @@ std::string TokensText(const PrefixProbe& model, std::span<const int32_t> tokens
   return Quoted(model.Decode(tokens.subspan(at, std::min(kShown, tokens.size() - at))));
 }
 
-// One word; a store that was just opened remembers no other reasons than those its pages tell.
+// One word: what the store remembers of the block, or else what its other pages tell.
 std::string ReasonOf(const Explanation& explanation) {
   const PrefixForecast& forecast = explanation.forecast;
   if (!explanation.is_missing_any()) return forecast.blocks.empty() ? "too short" : "none";

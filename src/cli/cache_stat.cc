@@ -71,7 +71,7 @@ Result<std::string> DescribeStore(LocalStore& store, bool json) {
     table.AddRow({"soonest deadline", "", DeadlineText(*deadlines.soonest_us, now_us)});
     table.AddRow({"latest deadline", "", DeadlineText(deadlines.latest_us, now_us)});
   }
-  table.AddRow({"quarantined", Grouped(stats.quarantined), "since it was opened just now"});
+  table.AddRow({"quarantined", Grouped(stats.quarantined), "and not stored again since"});
   table.AddRow({"I/O", "", store.IoDescription()});
   return table.ToString();
 }

@@ -15,6 +15,18 @@ void AddWeightMemoryOption(CLI::App& command, EngineOptions* engine) {
                   "(default: what the machine has beside page pool, windows and a reserve)");
 }
 
+void AddCacheOptions(CLI::App& command, EngineOptions* engine) {
+  command.add_option("--store", engine->store_dir, "Directory to keep global KV in; made if it is not there");
+  AddParsedOption(command, "--store-size", &engine->store_budget_bytes, &ParseBytes,
+                  "Most disk space of the store (default: 16G)");
+  AddParsedOption(command, "--retention", &engine->store_retention, &ParseDuration,
+                  "How long a page is promised after its last use (default: 72h)");
+  AddParsedOption(command, "--window-memory", &engine->window_budget_bytes, &ParseBytes,
+                  "Memory for encoder windows (default: a tenth of the machine's)");
+  AddParsedOption(command, "--window-ttl", &engine->window_ttl, &ParseDuration,
+                  "How long windows are kept after their last use (default: 5m)");
+}
+
 std::string ExpertsText(const ExpertStats& experts) {
   const std::string share = fmt::format("{} of {} kept", BinarySize(experts.kept_bytes),
                                         BinarySize(experts.total_bytes));

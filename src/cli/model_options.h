@@ -27,6 +27,9 @@ void AddModelOptions(CLI::App& command, ModelOptions* options);
 
 void AddWeightMemoryOption(CLI::App& command, EngineOptions* engine);
 
+// --store, --store-size, --retention; --window-memory, --window-ttl.
+void AddCacheOptions(CLI::App& command, EngineOptions* engine);
+
 // "packed, 12.00 GiB of 12.00 GiB kept"; of streamed experts also how many uses had to read.
 std::string ExpertsText(const ExpertStats& experts);
 

@@ -226,20 +226,9 @@ int Run(const RunOptions& options) {
   return 1;
 }
 
-void AddCacheOptions(CLI::App& command, RunOptions* options) {
-  EngineOptions& engine = options->model.engine;
-  CLI::Option* store = command.add_option(
-      "--store", engine.store_dir, "Directory to keep global KV in; made if it is not there");
-  AddParsedOption(command, "--store-size", &engine.store_budget_bytes, &ParseBytes,
-                  "Most disk space of the store (default: 16G)")
-      ->needs(store);
-  AddParsedOption(command, "--retention", &engine.store_retention, &ParseDuration,
-                  "How long a page is promised after its last use (default: 72h)")
-      ->needs(store);
-  AddParsedOption(command, "--window-memory", &engine.window_budget_bytes, &ParseBytes,
-                  "Memory for encoder windows (default: a tenth of the machine's)");
-  AddParsedOption(command, "--window-ttl", &engine.window_ttl, &ParseDuration,
-                  "How long windows are kept after their last use (default: 5m)");
+void AddReuseOptions(CLI::App& command, RunOptions* options) {
+  AddCacheOptions(command, &options->model.engine);
+  for (const char* name : {"--store-size", "--retention"}) command.get_option(name)->needs("--store");
   command.add_flag("--no-store", options->session.no_store,
                    "Reuse what is stored, but leave nothing of this run behind");
 }
@@ -263,7 +252,7 @@ void AddRunCommand(CLI::App& app, int* exit_code) {
   command->footer(kNotes);
   auto options = std::make_shared<RunOptions>();
   AddModelOptions(*command, &options->model);
-  AddCacheOptions(*command, options.get());
+  AddReuseOptions(*command, options.get());
   AddChatOptions(*command, options.get());
   AddParsedOption(*command, "--context", &options->model.engine.max_context, &ParseTokens,
                   "Most tokens of the session, e.g. 32K (default: what the model allows)");

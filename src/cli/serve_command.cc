@@ -25,8 +25,9 @@
 namespace emberkv {
 namespace {
 
-// A store that takes longer is broken; what is not written by then is computed again another time.
-constexpr std::chrono::seconds kFlushTimeout{60};
+// For the store to take what is complete, though requests have used up the grace period. A store that takes
+// longer is broken; what is not written by then is computed again another time.
+constexpr std::chrono::seconds kLeastFlushTimeout{5};
 // For all the connections that the server takes, and the store's files.
 constexpr rlim_t kOpenFiles = 8192;
 
@@ -80,10 +81,12 @@ void ServeUntilStopped(const ServeOptions& options, const Engine& engine, Server
   while (signals->Wait() == ServeSignals::Event::kReload) server->ReloadKeys();
   log->info("ending: nothing more is admitted, requests have {:.1f} s to finish",
             std::chrono::duration<double>(options.grace).count());
+  const auto end = std::chrono::steady_clock::now() + options.grace;
   server->Drain(std::chrono::duration_cast<std::chrono::milliseconds>(options.grace));
-  if (!engine.Flush(kFlushTimeout)) {
-    log->warn("{} pages are not stored after {} s; given up", engine.cache_stats().pages.writes.queued_pages,
-              kFlushTimeout.count());
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+  if (!engine.Flush(std::max<std::chrono::milliseconds>(left, kLeastFlushTimeout))) {
+    log->warn("not persisted: {} pages; the store did not take them in time",
+              engine.cache_stats().pages.writes.queued_pages);
   }
   log->info("ended");
 }
@@ -128,15 +131,7 @@ void AddEngineOptions(CLI::App& command, EngineOptions* engine) {
   AddParsedOption(command, "--kv-memory", &engine->kv_budget_bytes, &ParseBytes,
                   "Page pool for global KV, e.g. 4G (default: half of what is free beside the weights)");
   AddWeightMemoryOption(command, engine);
-  command.add_option("--store", engine->store_dir, "Directory to keep global KV in; made if it is not there");
-  AddParsedOption(command, "--store-size", &engine->store_budget_bytes, &ParseBytes,
-                  "Most disk space of the store (default: 16G)");
-  AddParsedOption(command, "--retention", &engine->store_retention, &ParseDuration,
-                  "How long a page is promised after its last use (default: 72h)");
-  AddParsedOption(command, "--window-memory", &engine->window_budget_bytes, &ParseBytes,
-                  "Memory for encoder windows (default: a tenth of the machine's)");
-  AddParsedOption(command, "--window-ttl", &engine->window_ttl, &ParseDuration,
-                  "How long windows are kept after their last use (default: 5m)");
+  AddCacheOptions(command, engine);
 }
 
 void AddServerOptions(CLI::App& command, ServerOptions* server) {

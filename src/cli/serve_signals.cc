@@ -1,6 +1,7 @@
 #include "cli/serve_signals.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -66,7 +67,12 @@ ServeSignals::ServeSignals() : state_(std::make_shared<State>()) {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::thread([state = state_, signals, in = ends[0]] {
     pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
-    for (char byte = 0; ::read(in, &byte, 1) == 1;) state->Take(byte);
+    pollfd next{in, POLLIN, 0};
+    // poll, as the thread sanitizer keeps a handler back while its thread waits in read, which is restarted.
+    for (int ready = 0; (ready = ::poll(&next, 1, -1)) == 1 || errno == EINTR;) {
+      char byte = 0;
+      if (ready == 1 && ::read(in, &byte, 1) == 1) state->Take(byte);
+    }
   }).detach();
 }
 

@@ -202,7 +202,7 @@ TEST_F(StoreEndToEnd, CorruptPagesAreFoundAndNeverServed) {
   // The page is quarantined: the rest is sound, and one is gone.
   const Finished verified = Emberkv({"cache", "verify", store(), "--json"});
   EXPECT_EQ(verified.exit_code, 0);
-  EXPECT_EQ(Explain().last_line()["miss_reason"], "lost");
+  EXPECT_EQ(Explain().last_line()["miss_reason"], "quarantined");
 }
 
 TEST_F(StoreEndToEnd, VerifyFailsOnWhatIsCorrupt) {

@@ -11,6 +11,7 @@
 #include "base/isa.h"
 #include "base/mapped_file.h"
 #include "engine/engine_parts.h"
+#include "engine/late_work.h"
 #include "layout/scratch.h"
 #include "store/local_store.h"
 #include "tokenizer/token_map.h"
@@ -104,9 +105,15 @@ std::string DecodeWith(const std::optional<Tokenizer>& tokenizer, std::span<cons
   return tokenizer ? tokenizer->Decode(tokens) : "";
 }
 
-Result<uint64_t> EraseStored(LocalStore* store, const Digest& tenant) {
-  if (store == nullptr) return uint64_t{0};
-  return store->EraseTenant(tenant);
+// The store waits for its disk as long as it takes; the caller does not.
+Result<uint64_t> EraseStored(const std::shared_ptr<EngineParts>& parts, const Digest& tenant,
+                             std::chrono::steady_clock::time_point deadline) {
+  if (parts->store == nullptr) return uint64_t{0};
+  const auto erased = std::make_shared<std::optional<Result<uint64_t>>>();
+  if (!FinishBy(deadline, [parts, tenant, erased] { *erased = parts->store->EraseTenant(tenant); })) {
+    return Unavailable("the store is busy and will erase later: erase again to be sure");
+  }
+  return std::move(**erased);
 }
 
 std::vector<std::optional<CacheTier>> StoredTiers(KvStore* store, std::span<const BlockIdentity> blocks) {
@@ -132,7 +139,7 @@ Status OpenCaches(const EngineOptions& options, std::unique_ptr<PagePool> pool, 
     store.directory = options.store_dir;
     store.budget_bytes = options.store_budget_bytes;
     store.retention = options.store_retention;
-    EMBERKV_ASSIGN_OR_RETURN(parts->store, LocalStore::Open(std::move(store), &parts->clock));
+    EMBERKV_ASSIGN_OR_RETURN(parts->store, LocalStore::Open(std::move(store), parts->clock.get()));
     parts->keeper = std::make_unique<StoreKeeper>(parts->store.get());
   }
   EMBERKV_ASSIGN_OR_RETURN(parts->tenant_secret, TenantSecret(options.store_dir));
@@ -144,7 +151,7 @@ Status OpenCaches(const EngineOptions& options, std::unique_ptr<PagePool> pool, 
   } else {
     EMBERKV_ASSIGN_OR_RETURN(windows.budget_bytes, DefaultWindowBudget());
   }
-  parts->windows = std::make_unique<WindowPool>(windows, &parts->clock);
+  parts->windows = std::make_unique<WindowPool>(windows, parts->clock.get());
   return Status::Ok();
 }
 
@@ -163,6 +170,11 @@ Result<size_t> DefaultKvBudget(const std::string& model_dir, size_t page_bytes) 
   EMBERKV_ASSIGN_OR_RETURN(const size_t half_of_free, DefaultPoolBudget());
   const uint64_t weights = std::min<uint64_t>(WeightFileBytes(model_dir) / 2, half_of_free / 4 * 3);
   return std::max<size_t>(half_of_free - weights, kLeastDefaultPages * page_bytes);
+}
+
+// Of a full step, with what would undo it.
+uint64_t ScratchOf(const ModelConfig& config, const CacheLayout& layout, int rows, int threads) {
+  return StepScratch(config, layout, rows, threads).total() + StepUndo::MostBytes(layout, rows);
 }
 
 // What the machine has beside page pool, windows, scratch and a reserve.
@@ -187,9 +199,8 @@ Status LoadModel(const EngineOptions& options, const ModelConfig& config, const 
   if (options.weight_memory_bytes) {
     load.weight_memory_bytes = *options.weight_memory_bytes;
   } else {
-    const ScratchBytes scratch =
-        StepScratch(config, layout, options.prefill_chunk, parts->threads.num_threads());
-    EMBERKV_ASSIGN_OR_RETURN(load.weight_memory_bytes, DefaultWeightMemory(*parts, scratch.total()));
+    const uint64_t scratch = ScratchOf(config, layout, options.prefill_chunk, parts->threads.num_threads());
+    EMBERKV_ASSIGN_OR_RETURN(load.weight_memory_bytes, DefaultWeightMemory(*parts, scratch));
   }
   EMBERKV_ASSIGN_OR_RETURN(parts->model,
                            Model::Load(std::move(checkpoint), config, layout, std::move(token_map), load));
@@ -236,8 +247,9 @@ Result<std::unique_ptr<Engine>> Engine::Load(const EngineOptions& options,
   EMBERKV_RETURN_IF_ERROR(OpenCaches(options, std::move(pool), parts.get()));
   EMBERKV_RETURN_IF_ERROR(
       LoadModel(options, config, layout, checkpoint, std::move(token_map), progress, parts.get()));
-  parts->scheduler =
-      std::make_unique<StepScheduler>(parts->model.get(), &parts->threads, parts->prefill_chunk);
+  const Model* const model = parts->model.get();
+  parts->scheduler = std::make_unique<StepScheduler>([model](Step* step) { return model->Forward(step); },
+                                                     &model->layout(), &parts->threads, parts->prefill_chunk);
   return std::unique_ptr<Engine>(new Engine(std::move(parts)));
 }
 
@@ -273,7 +285,7 @@ MemoryPlan Engine::memory_plan() const {
   plan.expert_bytes = experts.most_bytes;
   plan.page_bytes = pool.capacity_pages * layout.page_bytes;
   plan.window_pool_bytes = parts_->windows->stats().budget_bytes;
-  plan.scratch_bytes = StepScratch(config(), layout, parts_->prefill_chunk, num_threads()).total();
+  plan.scratch_bytes = ScratchOf(config(), layout, parts_->prefill_chunk, num_threads());
   plan.session_bytes = layout.window_bytes() + layout.tail_bytes;
   plan.pool_pages = static_cast<int64_t>(pool.capacity_pages);
   plan.block_size = layout.block_size;
@@ -290,20 +302,36 @@ PrefixForecast Engine::Forecast(const TenantName& tenant, std::span<const int32_
 }
 
 Result<uint64_t> Engine::EraseTenant(const std::string& name, std::chrono::milliseconds timeout) const {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
   const Digest tenant = TenantMark(parts_->tenant_secret, name);
   // The store first and last: a page read from it between is forgotten with the memory's, and one written
   // between is gone at the end.
-  EMBERKV_ASSIGN_OR_RETURN(const uint64_t erased, EraseStored(parts_->store.get(), tenant));
-  const bool is_quiet = parts_->cache->Erase(tenant, timeout);
+  const Result<uint64_t> erased = EraseStored(parts_, tenant, deadline);
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+  const bool is_quiet = parts_->cache->Erase(tenant, std::max(left, std::chrono::milliseconds(0)));
   parts_->windows->Erase(tenant);
-  EMBERKV_ASSIGN_OR_RETURN(const uint64_t written_since, EraseStored(parts_->store.get(), tenant));
+  EMBERKV_RETURN_IF_ERROR(erased.status());
+  EMBERKV_ASSIGN_OR_RETURN(const uint64_t written_since, EraseStored(parts_, tenant, deadline));
   if (!is_quiet) {
     return Unavailable(fmt::format("a write to the store is still under way: erase tenant '{}' again", name));
   }
-  return erased + written_since;
+  return *erased + written_since;
 }
 
-bool Engine::Flush(std::chrono::milliseconds timeout) const { return parts_->cache->Flush(timeout); }
+TenantSum Engine::StoredBy(const std::string& name) const {
+  TenantSum none;
+  none.tenant = TenantMark(parts_->tenant_secret, name);
+  if (!parts_->store) return none;
+  const std::vector<TenantSum> sums = parts_->store->Stats().tenants;
+  const auto found = std::ranges::find(sums, none.tenant, &TenantSum::tenant);
+  return found == sums.end() ? none : *found;
+}
+
+bool Engine::Flush(std::chrono::milliseconds timeout) const {
+  const bool is_flushed = parts_->cache->Flush(timeout);
+  parts_->has_given_up_disk = !is_flushed;
+  return is_flushed;
+}
 
 int64_t Engine::max_context() const { return parts_->max_context; }
 int Engine::num_threads() const { return parts_->threads.num_threads(); }

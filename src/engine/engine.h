@@ -81,6 +81,9 @@ class Engine {
   // runs on token ids.
   static Result<std::unique_ptr<Engine>> Load(const EngineOptions& options,
                                               const std::function<void(double)>& progress = {});
+  // The last of engine and sessions waits for what the store has begun to write, 30 s at most, 1 s after a
+  // Flush that failed, and drops what still waits: Flush first to keep it. A disk that hangs longer is left
+  // alone.
   ~Engine();
 
   Result<std::unique_ptr<Session>> OpenSession(const SessionOptions& options = {}) const;
@@ -101,6 +104,9 @@ class Engine {
   // store what they compute from here on. Returns the pages that left the store. Fails when the index cannot
   // be written, or a write of the store has not ended within `timeout`.
   Result<uint64_t> EraseTenant(const std::string& name, std::chrono::milliseconds timeout) const;
+
+  // What the tenant has in the store; nothing without one.
+  TenantSum StoredBy(const std::string& name) const;
 
   // Waits until all complete blocks are durable or refused, or `timeout` has passed. True when they are;
   // also without a store.

@@ -29,6 +29,7 @@
 #include "engine/stop.h"
 #include "engine/tenant.h"
 #include "model/sequence_state.h"
+#include "store/kv_store.h"
 #include "tokenizer/tokenizer.h"
 #include "window/window_pool.h"
 
@@ -41,6 +42,7 @@ struct SessionOptions {
   bool reuses_prefixes = true; // look the first prompt's beginning up in the caches
   bool no_store = false;       // leave nothing behind on any tier
   TenantName tenant;           // whose caches it reads and fills
+  StoreLimits limits{};        // what the tenant may keep in the store
 };
 
 struct PrefillOptions {

@@ -115,7 +115,7 @@ void Session::SealBlocks() {
     const BlockHash parent = chain_.empty() ? key_root_ : chain_.back();
     const BlockIdentity identity{HashBlock(parent, provenance_, tokens), parent, provenance_, tokens};
     table_.ReplaceShared(index, parts_->cache->Seal(table_.page(index).Share(), identity,
-                                                    {tenant_, options_.no_store}));
+                                                    {tenant_, options_.no_store, options_.limits}));
     chain_.push_back(identity.hash);
     if (chain_.size() * block == static_cast<size_t>(computed_)) KeepBoundary();
   }

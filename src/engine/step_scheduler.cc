@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
 #include <utility>
 
 namespace emberkv {
@@ -12,15 +13,43 @@ namespace {
 constexpr double kGatherShare = 0.25;
 constexpr std::chrono::microseconds kMaxGather{5'000};
 
+Status GivenUp(const std::exception& error) {
+  try {
+    return ResourceExhausted(error.what()).WithContext("the step was given up");
+  } catch (const std::bad_alloc&) {
+    return ResourceExhausted("out of memory");  // short enough for the string to need none
+  }
+}
+
 }  // namespace
+
+// Whoever leads, until this ends: however that comes about, the lock is held again, the batch is done, and
+// the lead is free.
+class StepScheduler::Lead {
+ public:
+  Lead(StepScheduler* scheduler, std::unique_lock<std::mutex>* lock) : scheduler_(scheduler), lock_(lock) {
+    scheduler_->is_led_ = true;
+  }
+  ~Lead() {
+    if (!lock_->owns_lock()) lock_->lock();
+    scheduler_->EndBatch();
+    scheduler_->is_led_ = false;
+  }
+  Lead(const Lead&) = delete;
+  Lead& operator=(const Lead&) = delete;
+
+ private:
+  StepScheduler* const scheduler_;
+  std::unique_lock<std::mutex>* const lock_;
+};
 
 void StepSeat::Leave() {
   const std::lock_guard<std::mutex> lock(scheduler_->mutex_);
   scheduler_->CameBack(this);
 }
 
-StepScheduler::StepScheduler(const Model* model, ThreadPool* threads, int step_tokens)
-    : model_(model), packer_(step_tokens), step_(threads) {}
+StepScheduler::StepScheduler(Forward forward, const CacheLayout* layout, ThreadPool* threads, int step_tokens)
+    : forward_(std::move(forward)), packer_(step_tokens), step_(threads), undo_(layout) {}
 
 void StepScheduler::Expect(StepSeat* seat) {
   seat->expected_in_ = gathering_;
@@ -37,31 +66,33 @@ StepOutcome StepScheduler::Run(StepSeat* seat, const StepRequest& request) {
   self.seat = seat;
   self.request = request;
   std::unique_lock<std::mutex> lock(mutex_);
-  waiting_.push_back(&self);
   CameBack(seat);
-  while (!self.is_done) {
-    if (is_led_) {
-      self.wake.wait(lock);
-    } else {
-      Lead(&lock);
+  try {
+    waiting_.push_back(&self);
+    while (!self.is_done) {
+      if (is_led_) {
+        self.wake.wait(lock);
+      } else {
+        LeadStep(&lock);
+      }
     }
+  } catch (const std::exception& error) {  // no memory to wait or to lead: others may have it
+    std::erase(waiting_, &self);
+    self.outcome.status = GivenUp(error);
   }
+  if (!is_led_ && !waiting_.empty()) waiting_.front()->wake.notify_one();
   return std::move(self.outcome);
 }
 
-// Runs one step for those that wait, the caller perhaps not among them.
-void StepScheduler::Lead(std::unique_lock<std::mutex>* lock) {
-  is_led_ = true;
+// Runs one step for those that wait, the caller perhaps not among them. Throws when there is no memory to
+// pick them; all still wait then.
+void StepScheduler::LeadStep(std::unique_lock<std::mutex>* lock) {
+  const Lead lead(this, lock);
   Gather(lock);
-  const std::vector<Waiting*> batch = PickBatch();
+  PickBatch();
   lock->unlock();
-  const auto start = Clock::now();
-  RunBatch(batch);
-  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  lock->lock();
-  RecordBatch(batch, seconds);
-  is_led_ = false;
-  if (!waiting_.empty()) waiting_.front()->wake.notify_one();
+  step_begin_ = Clock::now();
+  RunBatch();
 }
 
 // Waits a moment for the sessions of the last step. Those that are late then are not waited for again
@@ -78,73 +109,95 @@ void StepScheduler::Gather(std::unique_lock<std::mutex>* lock) {
   ++gathering_;
 }
 
-std::vector<StepScheduler::Waiting*> StepScheduler::PickBatch() {
+void StepScheduler::PickBatch() {
   std::vector<SpanWish> wishes;
   for (const Waiting* waiting : waiting_) {
     wishes.push_back({waiting->rows(), waiting->seat->flow_, waiting->seat->served_});
   }
   const std::vector<int64_t> granted = packer_.Pack(wishes);
-  std::vector<Waiting*> batch, left;
-  for (size_t i = 0; i < waiting_.size(); ++i) {
+  std::vector<Waiting*> left;
+  left.reserve(waiting_.size());
+  batch_.reserve(waiting_.size());
+  for (size_t i = 0; i < waiting_.size(); ++i) {  // nothing fails from here on
     Waiting* const waiting = waiting_[i];
     waiting->granted = granted[i];
     if (waiting->rows() > 1) waiting->seat->served_ += granted[i];
-    (granted[i] > 0 ? batch : left).push_back(waiting);
+    (granted[i] > 0 ? batch_ : left).push_back(waiting);
   }
   waiting_ = std::move(left);
-  return batch;
 }
 
-Status StepScheduler::RunForward() {
-  // Memory can run out in a step: its sessions fail, the scheduler goes on.
-  try {
-    return model_->Forward(&step_);
-  } catch (const std::exception& error) {
-    return ResourceExhausted(error.what()).WithContext("the step was given up");
+// Fills in the outcomes. Without the lock: what waits in the batch stays where it is until is_done.
+void StepScheduler::RunBatch() {
+  undo_.Clear();
+  if (batch_.size() > 1 && RunSpans(batch_, &undo_).ok()) return;
+  for (size_t i = 0; i < batch_.size(); ++i) {
+    undo_.Restore(i);
+    batch_[i]->outcome.status = RunSpans({&batch_[i], 1}, nullptr);
   }
 }
 
-// Fills in the outcomes. Without the lock: what waits in `batch` stays where it is until is_done.
-void StepScheduler::RunBatch(const std::vector<Waiting*>& batch) {
+Status StepScheduler::RunSpans(std::span<Waiting* const> batch, StepUndo* undo) {
+  // Memory can run out in a step: its sessions fail, the scheduler goes on.
+  try {
+    SetSpans(batch);
+    if (undo != nullptr) undo->Keep(step_.spans);
+    EMBERKV_RETURN_IF_ERROR(forward_(&step_));
+    TakeResults(batch);
+    return Status::Ok();
+  } catch (const std::exception& error) {
+    return GivenUp(error);
+  }
+}
+
+void StepScheduler::SetSpans(std::span<Waiting* const> batch) {
   step_.spans.clear();
   for (const Waiting* waiting : batch) {
     const StepRequest& request = waiting->request;
     const int64_t end = request.begin + waiting->granted;
     step_.spans.push_back({request.sequence, request.begin, end, request.wants_logits && end == request.end});
   }
-  const Status status = RunForward();
-  const size_t vocab = static_cast<size_t>(model_->config().vocab_size);
-  size_t at = 0;
+}
+
+void StepScheduler::TakeResults(std::span<Waiting* const> batch) {
+  const auto wanted = static_cast<size_t>(std::ranges::count(step_.spans, true, &StepSpan::want_logits));
+  const size_t vocab = wanted == 0 ? 0 : step_.logits.size() / wanted;
+  const float* logits = step_.logits.data();
   for (size_t i = 0; i < batch.size(); ++i) {
     const StepSpan& span = step_.spans[i];
     StepOutcome& outcome = batch[i]->outcome;
-    outcome.status = status;
     outcome.end = span.end;
     outcome.token_layers = span.token_layers;
-    if (!status.ok() || !span.want_logits) continue;
-    const float* logits = step_.logits.data() + at * vocab;
-    outcome.logits.assign(logits, logits + vocab);
-    ++at;
+    if (span.want_logits) {
+      outcome.logits.assign(logits, logits + vocab);
+      logits += vocab;
+    }
+    outcome.status = Status::Ok();
   }
 }
 
-void StepScheduler::RecordBatch(const std::vector<Waiting*>& batch, double seconds) {
-  last_step_seconds_ = seconds;
-  stats_.busy_seconds += seconds;
+void StepScheduler::EndBatch() {
+  if (batch_.empty()) return;
+  last_step_seconds_ = std::chrono::duration<double>(Clock::now() - step_begin_).count();
+  stats_.busy_seconds += last_step_seconds_;
   ++stats_.steps;
-  stats_.packed_steps += batch.size() > 1 ? 1 : 0;
-  stats_.most_spans = std::max<uint64_t>(stats_.most_spans, batch.size());
-  for (Waiting* waiting : batch) {
-    (waiting->rows() > 1 ? stats_.prefill_rows : stats_.decode_rows) += static_cast<uint64_t>(waiting->granted);
+  stats_.packed_steps += batch_.size() > 1 ? 1 : 0;
+  stats_.most_spans = std::max<uint64_t>(stats_.most_spans, batch_.size());
+  for (Waiting* waiting : batch_) {
+    uint64_t& rows = waiting->rows() > 1 ? stats_.prefill_rows : stats_.decode_rows;
+    rows += static_cast<uint64_t>(waiting->granted);
     Expect(waiting->seat);
     waiting->is_done = true;
     waiting->wake.notify_one();
   }
+  batch_.clear();
 }
 
 StepSchedulerStats StepScheduler::stats() const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return stats_;
+  StepSchedulerStats stats = stats_;
+  stats.waiting = waiting_.size();
+  return stats;
 }
 
 }  // namespace emberkv

@@ -6,21 +6,25 @@
 // alone therefore pays for no hand-over.
 //
 // Which spans go into a step, and how much of each, is the StepPacker's policy. A span may be cut: results
-// do not depend on it (docs/determinism.md).
+// do not depend on it (docs/determinism.md). For the same reason a step of several spans that fails is run
+// again span by span, and only what fails by itself fails.
 //
-// Any thread may call Run; one StepSeat is used by one thread at a time. The model outlives the scheduler.
+// Any thread may call Run; one StepSeat is used by one thread at a time. The layout outlives the scheduler.
 #pragma once
 
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "base/status.h"
 #include "base/thread_pool.h"
 #include "engine/step_packer.h"
-#include "model/model.h"
+#include "engine/step_undo.h"
+#include "layout/cache_layout.h"
 #include "model/step.h"
 
 namespace emberkv {
@@ -55,7 +59,7 @@ struct StepRequest {
 };
 
 struct StepOutcome {
-  Status status;
+  Status status = Internal("the step failed");  // until it is told otherwise
   int64_t end = 0;            // [begin, end) was computed: at least one token, perhaps not all
   std::vector<float> logits;  // when they were wanted and all was computed
   int64_t token_layers = 0;
@@ -69,14 +73,18 @@ struct StepSchedulerStats {
   uint64_t most_spans = 0;     // in one step
   double busy_seconds = 0;     // in the model
   double gather_seconds = 0;   // waiting for sessions to come back
+  uint64_t waiting = 0;        // requests that wait for a step now
 };
 
 class StepScheduler {
  public:
-  StepScheduler(const Model* model, ThreadPool* threads, int step_tokens);
+  // What runs a step: Model::Forward. It may throw as well as fail.
+  using Forward = std::function<Status(Step*)>;
 
-  // Computes a beginning of the request in one step. On an error the state of every sequence of the step is
-  // unspecified: each of its sessions gets the error.
+  StepScheduler(Forward forward, const CacheLayout* layout, ThreadPool* threads, int step_tokens);
+
+  // Computes a beginning of the request in one step. After an error the sequence's state is unspecified. Does
+  // not throw: a request for which there is no memory gets an error, and the others go on.
   StepOutcome Run(StepSeat* seat, const StepRequest& request);
 
   StepSchedulerStats stats() const;
@@ -84,6 +92,8 @@ class StepScheduler {
  private:
   friend class StepSeat;
   using Clock = std::chrono::steady_clock;
+
+  class Lead;
 
   struct Waiting {
     StepSeat* seat = nullptr;
@@ -98,18 +108,20 @@ class StepScheduler {
 
   void Expect(StepSeat* seat);
   void CameBack(StepSeat* seat);
+  void LeadStep(std::unique_lock<std::mutex>* lock);
   void Gather(std::unique_lock<std::mutex>* lock);
-  std::vector<Waiting*> PickBatch();
-  Status RunForward();
-  void RunBatch(const std::vector<Waiting*>& batch);
-  void RecordBatch(const std::vector<Waiting*>& batch, double seconds);
-  void Lead(std::unique_lock<std::mutex>* lock);
+  void PickBatch();
+  void RunBatch();
+  Status RunSpans(std::span<Waiting* const> batch, StepUndo* undo);
+  void SetSpans(std::span<Waiting* const> batch);
+  void TakeResults(std::span<Waiting* const> batch);
+  void EndBatch();
 
-  const Model* const model_;
+  const Forward forward_;
 
   mutable std::mutex mutex_;
   std::condition_variable gathered_;  // what the leader waits for
-  bool is_led_ = false;               // guarded by mutex_, as all that follows but step_
+  bool is_led_ = false;               // guarded by mutex_, as all up to stats_
   std::vector<Waiting*> waiting_;     // in order of arrival
   uint64_t gathering_ = 1;  // number of the current one
   int64_t num_expected_ = 0;  // seats of the last step that have not come back
@@ -117,7 +129,11 @@ class StepScheduler {
   StepPacker packer_;
   StepSchedulerStats stats_;
 
-  Step step_;  // the leader's
+  // The leader's.
+  std::vector<Waiting*> batch_;  // taken from waiting_ and not done yet
+  Clock::time_point step_begin_;
+  Step step_;
+  StepUndo undo_;
 };
 
 }  // namespace emberkv

@@ -67,6 +67,7 @@ json StoreTier(const StoreStats& store) {
           {"quarantined_pages", store.quarantined},
           {"puts_stored", store.puts_stored},
           {"puts_refused", store.puts_refused_full + store.puts_refused_too_large},
+          {"puts_refused_tenant_full", store.puts_refused_tenant_full},
           {"puts_failed", store.puts_failed},
           {"get_hits", store.get_hits},
           {"get_corrupt", store.get_corrupt},
@@ -150,6 +151,16 @@ json CacheStatsJson(const std::string& model, const ServerState& state, const Hi
       {"totals", TotalsJson(history.totals)},
       {"tenants", std::move(tenants)},
       {"history", HistoryJson(history)}};
+}
+
+json TenantJson(const Tenant& caller, const TenantSum& stored) {
+  const auto retention_us = static_cast<double>(caller.limits.retention.count());
+  return {{"name", caller.name},
+          {"pages", stored.pages},
+          {"bytes", stored.bytes},
+          {"promised_bytes", stored.promised_bytes},
+          {"max_stored_bytes", caller.limits.max_stored_bytes},
+          {"retention_seconds", retention_us * 1e-6}};
 }
 
 json OpenRequestsJson(std::span<const std::shared_ptr<const OpenRequest>> open, const Tenant& caller) {

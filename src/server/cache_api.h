@@ -18,6 +18,9 @@ namespace emberkv {
 nlohmann::json CacheStatsJson(const std::string& model, const ServerState& state,
                               const HistorySnapshot& history);
 
+// What the caller has in the store, and what it may have there.
+nlohmann::json TenantJson(const Tenant& caller, const TenantSum& stored);
+
 // Only the tenant's own, unless it is an operator.
 nlohmann::json OpenRequestsJson(std::span<const std::shared_ptr<const OpenRequest>> open,
                                 const Tenant& caller);

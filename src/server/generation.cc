@@ -194,6 +194,7 @@ Status GenerationRun::Compute(Answer* answer) {
   SessionOptions options;
   options.no_store = request_.no_store;
   options.tenant = {context_.tenant, request_.cache_salt};
+  options.limits = context_.limits;
   EMBERKV_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, engine_.OpenSession(options));
   EMBERKV_RETURN_IF_ERROR(Prefill(session.get(), answer));
 

@@ -70,6 +70,7 @@ struct GenerationContext {
   std::string request_id;  // "req-..."; answers carry it
   std::string model_name;  // as the server calls its model
   std::string tenant;      // the authenticated name; "" for the local user
+  StoreLimits limits{};    // what the tenant may keep in the store
   std::chrono::steady_clock::time_point arrived;
   double queue_seconds = 0;               // from arrival to admission
   const PriceTable* prices = nullptr;     // not null

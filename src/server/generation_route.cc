@@ -72,6 +72,8 @@ class PendingGeneration {
     context.request_id = open_->id;
     context.model_name = serving_->model.name;
     context.tenant = open_->tenant;
+    const TenantLimits& limits = call_->tenant()->limits;
+    context.limits = {static_cast<uint64_t>(limits.max_stored_bytes), limits.retention};
     context.arrived = open_->arrived;
     context.queue_seconds = queue_seconds;
     context.prices = &serving_->files->prices;

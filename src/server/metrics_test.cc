@@ -21,6 +21,7 @@ ServerState StateWithStore() {
   state.caches.store->budget_bytes = 1 << 20;
   state.caches.store->used_bytes = 6000;
   state.caches.store->promised_bytes = 5000;
+  state.caches.store->puts_refused_tenant_full = 7;
   state.admission.running = 3;
   state.admission.refused[static_cast<int>(RefusalReason::kTenantRate)] = 4;
   return state;
@@ -33,6 +34,7 @@ TEST(Metrics, Case_M05_EveryByteOfEveryTierIsInAGauge) {
         "emberkv_memory_bytes{part=\"pool_used\"} 7000\n", "emberkv_memory_bytes{part=\"resident\"} 4000\n",
         "emberkv_memory_bytes{part=\"pinned\"} 2000\n", "emberkv_memory_bytes{part=\"windows\"} 321\n",
         "emberkv_store_bytes{part=\"budget\"} 1048576\n", "emberkv_store_bytes{part=\"used\"} 6000\n",
+        "emberkv_store_puts_total{outcome=\"refused_tenant_full\"} 7\n",
         "emberkv_store_bytes{part=\"promised\"} 5000\n", "emberkv_store_evicted_before_deadline_total 0\n",
         "emberkv_running_requests 3\n", "emberkv_refusals_total{reason=\"tenant_rate\"} 4\n"}) {
     EXPECT_THAT(text, HasSubstr(line));

@@ -41,7 +41,8 @@ void MetricsText(const Call& call, Serving* serving) {
 }
 
 void CacheStats(const Call& call, Serving* serving) {
-  const json stats = CacheStatsJson(serving->model.name, serving->State(), serving->history.snapshot());
+  json stats = CacheStatsJson(serving->model.name, serving->State(), serving->history.snapshot());
+  stats["tenant"] = TenantJson(*call->tenant(), serving->model.engine->StoredBy(call->tenant()->name));
   call->ReplyJson(200, stats.dump());
 }
 

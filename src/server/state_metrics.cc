@@ -97,6 +97,7 @@ void AddStore(const StoreStats& store, Families* out) {
   const std::pair<const char*, uint64_t> puts[] = {{"stored", store.puts_stored},
                                                    {"already_there", store.puts_already_there},
                                                    {"refused_full", store.puts_refused_full},
+                                                   {"refused_tenant_full", store.puts_refused_tenant_full},
                                                    {"refused_too_large", store.puts_refused_too_large},
                                                    {"failed", store.puts_failed}};
   for (const auto& [outcome, count] : puts) {

@@ -8,11 +8,14 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <charconv>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <span>
 
 #include "base/mapped_file.h"
+#include "engine/engine.h"
 #include "ledger/json_fields.h"
 
 namespace emberkv {
@@ -22,6 +25,7 @@ using nlohmann::json;
 
 constexpr uint64_t kMaxFileBytes = uint64_t{4} << 20;
 constexpr int64_t kMaxLimit = 1'000'000'000'000;
+constexpr int64_t kMaxStoredBytes = int64_t{1} << 60;
 constexpr size_t kMaxNameLength = 64;
 constexpr size_t kHashDigits = 64;
 constexpr std::string_view kKeyPrefix = "ember-";
@@ -48,23 +52,38 @@ bool IsTenantName(std::string_view name) {
 Status RefuseUnknown(const json& object, const std::string& where, const std::set<std::string>& known) {
   for (const auto& [name, value] : object.items()) {
     if (known.contains(name)) continue;
-    if (name == "max_stored_bytes" || name == "retention") {
-      return Unimplemented(
-          fmt::format("{}{}: the store keeps one budget and one retention for all tenants; "
-                      "leave this limit out and set --store-size or --retention",
-                      where, name));
-    }
     return InvalidArgument(
         fmt::format("{}{}: no such field; allowed: {}", where, name, fmt::join(known, ", ")));
   }
   return Status::Ok();
 }
 
+// "24h": a whole number and a unit.
+std::optional<std::chrono::microseconds> ParseRetention(std::string_view text) {
+  constexpr std::pair<char, int64_t> kUnits[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86'400}};
+  int64_t count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (error != std::errc() || end + 1 != text.data() + text.size() || count <= 0) return std::nullopt;
+  const auto* const unit = std::ranges::find(kUnits, *end, &std::pair<char, int64_t>::first);
+  const int64_t most = std::chrono::duration_cast<std::chrono::seconds>(kMaxRetention).count();
+  if (unit == std::end(kUnits) || count > most / unit->second) return std::nullopt;
+  return std::chrono::seconds(count * unit->second);
+}
+
 Status ReadLimits(const json& object, const std::string& where, TenantLimits* limits) {
-  EMBERKV_RETURN_IF_ERROR(RefuseUnknown(object, where, {"max_concurrent", "tokens_per_minute"}));
+  EMBERKV_RETURN_IF_ERROR(RefuseUnknown(
+      object, where, {"max_concurrent", "max_stored_bytes", "retention", "tokens_per_minute"}));
   JsonFields fields(object, where);
   fields.Read("max_concurrent", Need::kOptional, kMaxLimit, &limits->max_concurrent);
   fields.Read("tokens_per_minute", Need::kOptional, kMaxLimit, &limits->tokens_per_minute);
+  fields.Read("max_stored_bytes", Need::kOptional, kMaxStoredBytes, &limits->max_stored_bytes);
+  constexpr std::string_view kAllowed = "a text like \"24h\", with s, m, h or d, from 1s to 366d";
+  if (const json* value = fields.Find("retention", Need::kOptional, kAllowed)) {
+    const auto retention =
+        value->is_string() ? ParseRetention(value->get_ref<const std::string&>()) : std::nullopt;
+    if (!retention) fields.Fail("retention", *value, kAllowed);
+    limits->retention = retention.value_or(limits->retention);
+  }
   return fields.status();
 }
 

@@ -4,6 +4,7 @@
 // may call anything, and a tenant that was authenticated stays valid for as long as somebody holds it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -19,6 +20,8 @@ namespace emberkv {
 struct TenantLimits {
   int64_t max_concurrent = 0;     // requests that run or wait; 0: no limit
   int64_t tokens_per_minute = 0;  // of prompts and answers; 0: no limit
+  int64_t max_stored_bytes = 0;   // of promised pages in the store; 0: no limit
+  std::chrono::microseconds retention{0};  // of pages stored from now on; 0: the store's
 };
 
 struct Tenant {

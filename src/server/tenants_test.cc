@@ -73,11 +73,28 @@ TEST(TenantTable, RefusesWhatItWouldHaveToGuess) {
               HasSubstr("max_concurrent"));
 }
 
-TEST(TenantTable, SaysThatLimitsOfTheStoreAreNotBuilt) {
-  EXPECT_THAT(Complaint(TableOf("acme", kAbcHash, R"(, "limits": {"max_stored_bytes": 1})")),
-              HasSubstr("one budget and one retention for all tenants"));
-  EXPECT_THAT(Complaint(TableOf("acme", kAbcHash, R"(, "limits": {"retention": "1h"})")),
-              HasSubstr("one budget and one retention for all tenants"));
+TEST(TenantTable, ReadsWhatATenantMayKeep) {
+  const auto limits_of = [](const std::string& limits) {
+    const auto table = TenantTable::Parse(TableOf("acme", kAbcHash, R"(, "limits": )" + limits));
+    EXPECT_TRUE(table.ok()) << table.status().message();
+    return table.ok() ? table->Find("abc")->limits : TenantLimits();
+  };
+  EXPECT_EQ(limits_of("{}").max_stored_bytes, 0);
+  EXPECT_EQ(limits_of("{}").retention.count(), 0);
+  EXPECT_EQ(limits_of(R"({"max_stored_bytes": 4398046511104})").max_stored_bytes, int64_t{4} << 40);
+  EXPECT_EQ(limits_of(R"({"retention": "24h"})").retention, std::chrono::hours(24));
+  EXPECT_EQ(limits_of(R"({"retention": "90s"})").retention, std::chrono::seconds(90));
+  EXPECT_EQ(limits_of(R"({"retention": "366d"})").retention, std::chrono::hours(366 * 24));
+}
+
+TEST(TenantTable, RefusesARetentionThatIsNone) {
+  for (const char* text : {R"("24")", R"("h")", R"("")", R"("0h")", R"("-1h")", R"("1.5h")", R"("24h ")", R"("1w")",
+                           R"("367d")", R"("99999999999999999999d")", R"("9223372036854775807d")", "24", "true"}) {
+    EXPECT_THAT(Complaint(TableOf("acme", kAbcHash, fmt::format(R"(, "limits": {{"retention": {}}})", text))),
+                HasSubstr("limits.retention is ")) << text;
+  }
+  EXPECT_THAT(Complaint(TableOf("acme", kAbcHash, R"(, "limits": {"max_stored_bytes": "1G"})")),
+              HasSubstr("limits.max_stored_bytes"));
 }
 
 TEST(TenantTable, DoesNotRepeatAKeyThatStandsInPlaceOfItsHash) {

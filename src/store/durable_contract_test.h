@@ -93,11 +93,59 @@ TYPED_TEST_P(DurableStoreContract, ADamagedPageIsNotServedAfterARestart) {
   EXPECT_EQ(ReadPage(this->store(), pages[1]), GetOutcome::kHit);
 }
 
+TYPED_TEST_P(DurableStoreContract, WhatTenantsHaveSurvivesARestart) {
+  const StoreLimits limits{.max_bytes = 4 * TypeParam::kStoredPageBytes,
+                           .retention = kContractRetention * 3};
+  const auto pages = this->NewPages(5, 1);
+  PutPagesWithin(this->store(), pages, limits);
+  this->StoreNewPages(3, 2);
+  this->harness_.Reopen(Reboot::kNo);
+  EXPECT_EQ(SumOf(this->store(), 1).promised_bytes, limits.max_bytes);
+  EXPECT_EQ(SumOf(this->store(), 2).pages, 3u);
+  EXPECT_THAT(PutPagesWithin(this->store(), {&pages[4], 1}, limits),
+              ::testing::Each(PutOutcome::kRefusedTenantFull));
+
+  this->clock().Advance(2 * kRetentionUs);
+  this->ExpectAllHit(std::span(pages).first(4));  // for their own retention, which nobody tells it again
+  this->harness_.Reopen(Reboot::kYes);
+  this->clock().Advance(5 * kRetentionUs / 2);
+  this->FillUp();
+  this->ExpectAllHit(std::span(pages).first(4));
+  this->ExpectNoPromiseBroken();
+}
+
+TYPED_TEST_P(DurableStoreContract, WhyPagesAreMissingSurvivesARestart) {
+  const auto filling = this->FillUp(1);
+  const TestPage& corrupt = filling.stored[0];
+  this->harness_.Damage(corrupt.key);
+  EXPECT_EQ(ReadPage(this->store(), corrupt), GetOutcome::kCorrupt);
+  this->harness_.Reopen(Reboot::kNo);
+  this->harness_.Reopen(Reboot::kNo);  // nobody asked meanwhile
+  EXPECT_EQ(ReadPage(this->store(), corrupt), GetOutcome::kQuarantined);
+  EXPECT_EQ(this->store().Stats().quarantined, 1u);
+  EXPECT_THAT(ReadPages(this->store(), filling.refused), ::testing::Each(GetOutcome::kRefused));
+
+  this->clock().Advance(2 * kRetentionUs);
+  EXPECT_GT(this->store().Sweep(), 0u);
+  this->harness_.Reopen(Reboot::kYes);
+  const auto expired = std::span(filling.stored).subspan(1);
+  EXPECT_THAT(ReadPages(this->store(), expired), ::testing::Contains(GetOutcome::kExpired));
+  EXPECT_THAT(ReadPages(this->store(), expired), ::testing::Not(::testing::Contains(GetOutcome::kNeverSeen)));
+
+  // A page that is stored again is missed for nothing that was before.
+  EXPECT_EQ(PutPage(this->store(), corrupt), PutOutcome::kStored);
+  EXPECT_EQ(this->store().Stats().quarantined, 0u);
+  EXPECT_TRUE(this->store().EraseTenant(TestTenant(1)).ok());
+  this->harness_.Reopen(Reboot::kNo);
+  EXPECT_EQ(ReadPage(this->store(), corrupt), GetOutcome::kNeverSeen);
+}
+
 REGISTER_TYPED_TEST_SUITE_P(DurableStoreContract, Case_W02_PagesSurviveARestart,
                             Case_Q02_UsageSurvivesARestart, DeadlinesRunOnWhileTheStoreIsClosed,
                             ExtensionsSurviveARestart,
                             Case_Q10_ARebootAndAWallClockJumpBreakNoPromise,
                             Case_Q10_NothingLivesForEverAcrossReboots,
-                            ADamagedPageIsNotServedAfterARestart);
+                            ADamagedPageIsNotServedAfterARestart, WhatTenantsHaveSurvivesARestart,
+                            WhyPagesAreMissingSurvivesARestart);
 
 }  // namespace emberkv

@@ -10,6 +10,8 @@ const char* PutOutcomeName(PutOutcome outcome) {
       return "already there";
     case PutOutcome::kRefusedFull:
       return "refused: full";
+    case PutOutcome::kRefusedTenantFull:
+      return "refused: tenant full";
     case PutOutcome::kRefusedTooLarge:
       return "refused: too large";
     case PutOutcome::kFailed:

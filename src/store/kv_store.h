@@ -1,8 +1,9 @@
 // The durable tier: pages of global KV by block hash, kept for a promised time.
 //
 // A page that Put reported as kStored is readable until its deadline: `retention` after it was
-// stored or last served, whichever is later. The promise is never broken: when the budget is full
-// of pages whose deadline lies ahead, new pages are refused (docs/architecture.md 6). Expired pages
+// stored or last served, whichever is later; the store's, or the page's own where it was put with one.
+// The promise is never broken: when the budget, or the tenant's part of it, is full of pages whose
+// deadline lies ahead, new pages are refused (docs/architecture.md 6). Expired pages
 // may stay readable until their space is needed. Durable means synced. Nothing here fails a
 // request: every outcome but a hit means that the caller computes the tokens again.
 //
@@ -10,6 +11,7 @@
 // Contains, ...) or the pending read is destroyed (Get). A store outlives its pending reads.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -23,6 +25,21 @@
 
 namespace emberkv {
 
+inline constexpr std::chrono::microseconds kMaxRetention = std::chrono::hours(24 * 366);  // of a page's own
+
+// What a page's tenant may keep. It comes with each page: a store has no list of tenants.
+struct StoreLimits {
+  // What the tenant's promised pages may take in the store, overheads included. 0: no limit. Pages that have
+  // expired do not count until they are used again, which is never refused.
+  uint64_t max_bytes = 0;
+  // Of this page, until it is put with another one. 0: the store's; above kMaxRetention: that.
+  std::chrono::microseconds retention{0};
+
+  int64_t own_retention_us() const {
+    return std::clamp<int64_t>(retention.count(), 0, kMaxRetention.count());
+  }
+};
+
 // A page and what it says of itself. The store keeps all of it and verifies all of it on every
 // read.
 struct PageRecord {
@@ -33,24 +50,27 @@ struct PageRecord {
                   // the key root holds the tenant's salt
   std::span<const int32_t> tokens;
   std::span<const uint8_t> payload;
+  StoreLimits limits{};  // of the tenant; not part of what is verified
 };
 
 enum class PutOutcome {
   kStored,           // durable
-  kAlreadyThere,     // an equal key is stored; its deadline was extended
+  kAlreadyThere,     // an equal key is stored; it has the retention of this put, its deadline was extended
   kRefusedFull,      // the budget holds unexpired pages only
+  kRefusedTenantFull,  // the tenant's unexpired pages would take more than it may have
   kRefusedTooLarge,  // larger than this store can ever hold, whatever is in it
   kFailed,  // I/O, or the key is not the hash of the record's parts; nothing is visible under it
 };
 const char* PutOutcomeName(PutOutcome outcome);
 
 // Why a page is not there (kExpired, kRefused, kQuarantined) is remembered for a bounded number of
-// keys; beyond it, and after EraseTenant, the answer is kNeverSeen.
+// keys; beyond it, and after EraseTenant, the answer is kNeverSeen. What survives its process remembers
+// this too, but for refusals just before a crash.
 enum class GetOutcome {
   kHit,  // verified: checksum, key, parent, provenance and tokens
   kNeverSeen,
   kExpired,      // was there, its deadline has passed and its space was taken
-  kRefused,      // was offered to this store and refused for lack of space
+  kRefused,      // was offered to this store and refused: no space, or none left of the tenant's
   kCorrupt,      // failed verification; counted and quarantined
   kQuarantined,  // failed verification before, and was not stored again since
   kTimeout,      // not read by the deadline
@@ -92,6 +112,16 @@ struct DeadlineSum {
   uint64_t bytes = 0;
 };
 
+// What a tenant has in the store, overheads included.
+struct TenantSum {
+  Digest tenant;
+  uint64_t pages = 0;
+  uint64_t bytes = 0;
+  uint64_t promised_bytes = 0;  // of these, of pages whose deadline lies ahead: what its limit is for
+
+  bool operator==(const TenantSum&) const = default;
+};
+
 struct StoreStats {
   uint64_t budget_bytes = 0;
   uint64_t used_bytes = 0;      // all that counts against the budget, overheads included
@@ -100,10 +130,12 @@ struct StoreStats {
   uint64_t quarantined = 0;
   int64_t retention_us = 0;
   std::vector<DeadlineSum> deadlines{};  // of promised pages, soonest first; empty where it is not told
+  std::vector<TenantSum> tenants{};      // those that have pages, in no order
   // Since the store was opened.
   uint64_t puts_stored = 0;
   uint64_t puts_already_there = 0;
   uint64_t puts_refused_full = 0;
+  uint64_t puts_refused_tenant_full = 0;
   uint64_t puts_refused_too_large = 0;
   uint64_t puts_failed = 0;
   uint64_t get_hits = 0;

@@ -17,6 +17,7 @@ class LocalHarness {
  public:
   static constexpr size_t kPayloadBytes = 16'000;  // records of 20 KiB
   static constexpr uint64_t kBudgetBytes = uint64_t{10} << 20;  // 30 segments of 3 records besides the index
+  static constexpr uint64_t kStoredPageBytes = uint64_t{20} << 10;
 
   LocalHarness() : LocalHarness(kBudgetBytes, uint64_t{64} << 10) {}
   LocalHarness(uint64_t budget_bytes, uint64_t segment_bytes) {

@@ -245,13 +245,12 @@ class LocalStore::Reads : public PendingGet {
     std::vector<StoreIndex::KeyedEntry> corrupt;
     std::vector<BlockHash> to_extend;
     std::vector<size_t> extending;
-    const int64_t deadline_us = store_->PromiseUntil();
     for (size_t i = 0; i < reads_.size(); ++i) {
       const Read& read = reads_[i];
       if (read.outcome == GetOutcome::kCorrupt && read.entry) {
         corrupt.emplace_back(requests_[i].key, *read.entry);
       }
-      if (read.outcome == GetOutcome::kHit && read.entry->deadline_us < deadline_us) {
+      if (read.outcome == GetOutcome::kHit && store_->NeedsExtending(*read.entry)) {
         to_extend.push_back(requests_[i].key);
         extending.push_back(i);
       }
@@ -269,6 +268,8 @@ class LocalStore::Reads : public PendingGet {
   }
 
   void Count() {
+    const auto is_absent = [](const Read& read) { return !read.outcome && !read.entry; };
+    if (std::ranges::any_of(reads_, is_absent)) store_->ReadMissesOnce();
     const std::lock_guard lock(store_->tally_mutex_);
     StoreStats& counters = store_->counters_;
     outcomes_.reserve(reads_.size());

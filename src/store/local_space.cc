@@ -150,12 +150,10 @@ LocalStore::Room LocalStore::CreateSegment() {
   return Room::kThere;
 }
 
-// Counts and remembers pages whose space is taken.
-void LocalStore::NoteEvicted(std::span<const StoreIndex::KeyedEntry> pages) {
+void LocalStore::CountEvicted(std::span<const StoreIndex::KeyedEntry> pages) {
   const int64_t now_us = time_.NowMicros();
   const std::lock_guard lock(tally_mutex_);
   for (const auto& [key, entry] : pages) {
-    misses_.Record(key, GetOutcome::kExpired);
     ++(entry.deadline_us <= now_us ? counters_.evicted_expired : counters_.evicted_before_deadline);
   }
 }
@@ -169,14 +167,14 @@ bool LocalStore::Empty(uint32_t segment, uint64_t* num_pages) {
   if (!pages.ok()) return false;
   const uint64_t generation = book_.segments().at(segment).generation + 1;
   BookEdit edit(&book_);
-  for (const auto& [key, entry] : *pages) edit.RemovePage(key, entry);
+  for (const auto& [key, entry] : *pages) edit.RemovePage(key, entry, GetOutcome::kExpired);
   edit.StartGeneration(segment, generation);
   At("empty.before_index");
   if (!Commit(edit).ok()) return false;
   At("empty.after_index");
   files_.SetGeneration(segment, generation);
   if (!files_.IsPinned(segment)) unwritten_.insert(segment);
-  NoteEvicted(*pages);
+  CountEvicted(*pages);
   *num_pages = pages->size();
   return true;
 }
@@ -189,12 +187,12 @@ uint64_t LocalStore::DropExpired(uint32_t segment) {
   const int64_t now_us = time_.NowMicros();
   std::erase_if(*pages, [&](const auto& page) { return page.second.deadline_us > now_us; });
   BookEdit edit(&book_);
-  for (const auto& [key, entry] : *pages) edit.RemovePage(key, entry);
+  for (const auto& [key, entry] : *pages) edit.RemovePage(key, entry, GetOutcome::kExpired);
   if (edit.is_empty()) return 0;
   At("expire.before_index");
   if (!Commit(edit).ok()) return 0;
   At("expire.after_index");
-  NoteEvicted(*pages);
+  CountEvicted(*pages);
   return pages->size();
 }
 
@@ -317,7 +315,7 @@ uint64_t LocalStore::Sweep() {
   {
     const std::lock_guard book_lock(book_mutex_);
     if (lock_.is_in_place()) (void)DropMissingFiles();
-    RecordMomentIfDue();
+    CommitWhatIsDue();
     const int64_t now_us = time_.NowMicros();
     for (const auto& [id, segment] : book_.segments()) {
       const uint64_t promised_pages = segment.PromisedAt(now_us).pages;

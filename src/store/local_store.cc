@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "store/store_format.h"
+#include "store/store_upgrade.h"
 
 namespace emberkv {
 namespace {
@@ -24,6 +25,7 @@ namespace {
 constexpr size_t kMaxTokensOfRecord = LocalStore::kMaxTokensOfRecord;
 constexpr unsigned kMaxReaders = 4;  // threads that copy out of memory: it takes no more to fill its bus
 constexpr int64_t kRecordMomentEveryUs = 60'000'000;
+constexpr uint64_t kMissRowBytes = 64;  // and what RocksDB keeps of it
 constexpr size_t kErasedPerCommit = 8192;
 // Pages written before the next ones follow: long enough to pay for a sync, short enough to overlap.
 constexpr size_t kPagesPerGroup = 256;
@@ -90,10 +92,9 @@ Result<DurableClock> ContinueTime(const StoreIndex& index, const LocalStoreOptio
   if (recorded.status().code() != StatusCode::kDataLoss) return recorded.status();
   // The record is lost: time goes on from the last use that the deadlines tell of.
   SegmentBook book;
-  EMBERKV_ASSIGN_OR_RETURN(const std::vector<SegmentEntry> segments, index.Segments());
-  for (const SegmentEntry& segment : segments) book.Set(segment);
-  const int64_t last_use_us = book.last_deadline_us() - options.retention.count();
-  return DurableClock(clock, StartDurableTime(*clock, std::max<int64_t>(last_use_us, 0)));
+  EMBERKV_ASSIGN_OR_RETURN(const std::vector<TenantEntry> tenants, index.Tenants());
+  for (const TenantEntry& tenant : tenants) book.Set(tenant);
+  return DurableClock(clock, StartDurableTime(*clock, book.last_use_us(options.retention.count())));
 }
 
 }  // namespace
@@ -109,8 +110,9 @@ Result<std::unique_ptr<LocalStore>> LocalStore::Open(LocalStoreOptions options, 
   EMBERKV_RETURN_IF_ERROR(SettleSettings(&options));
   if (options.deadline_step.count() <= 0) options.deadline_step = options.retention / 64;
   options.deadline_step = std::max(options.deadline_step, std::chrono::microseconds(1));
-  EMBERKV_ASSIGN_OR_RETURN(const uint64_t segment_bytes,
+  EMBERKV_ASSIGN_OR_RETURN(StoreFormat format,
                            ReadOrWriteFormat(options.directory, SegmentBytesFor(options)));
+  const uint64_t segment_bytes = format.segment_bytes;
   options.failpoint("open.format");
 
   const uint64_t reserve_bytes = IndexReserveBytes(options.budget_bytes);
@@ -122,11 +124,12 @@ Result<std::unique_ptr<LocalStore>> LocalStore::Open(LocalStoreOptions options, 
   EMBERKV_RETURN_IF_ERROR(RecordSettings(options));
   EMBERKV_ASSIGN_OR_RETURN(auto index, StoreIndex::Open(options.directory + "/index"));
   options.failpoint("open.index");
+  EMBERKV_RETURN_IF_ERROR(UpgradeStore(options.directory, index.get(), options.failpoint, &format));
   EMBERKV_ASSIGN_OR_RETURN(const DurableClock time, ContinueTime(*index, options, clock));
 
   std::unique_ptr<LocalStore> store(
       new LocalStore(std::move(options), segment_bytes, std::move(lock), std::move(index), time));
-  EMBERKV_RETURN_IF_ERROR(store->AdoptSegments());
+  EMBERKV_RETURN_IF_ERROR(store->AdoptBooks());
   return store;
 }
 
@@ -144,21 +147,24 @@ LocalStore::LocalStore(LocalStoreOptions options, uint64_t segment_bytes, Direct
       files_(options_.directory, segment_bytes_, io_.get()),
       writer_(&files_, io_.get(), RecordBytes(kMaxTokensOfRecord, options_.max_page_bytes), failpoint_),
       compaction_credit_bytes_(segment_bytes_),
-      misses_(options_.remembered_misses),
+      misses_(std::min<uint64_t>(options_.remembered_misses, index_reserve_bytes_ / 8 / kMissRowBytes)),
       readers_(static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, kMaxReaders))) {}
 
 LocalStore::~LocalStore() {
   io_->Drain();
-  // Without it, the time since the last record would not count if the machine is started anew.
   IndexBatch batch;
+  for (const MissRow& row : misses_.TakeChanges()) batch.PutMiss(row);
+  // Without it, the time since the last record would not count if the machine is started anew.
   batch.PutMoment(time_.Now());
   (void)index_->Commit(batch);
 }
 
-Status LocalStore::AdoptSegments() {
+Status LocalStore::AdoptBooks() {
   const std::scoped_lock lock(append_mutex_, book_mutex_);
   EMBERKV_ASSIGN_OR_RETURN(const std::vector<SegmentEntry> segments, index_->Segments());
   for (const SegmentEntry& segment : segments) book_.Set(segment);
+  EMBERKV_ASSIGN_OR_RETURN(const std::vector<TenantEntry> tenants, index_->Tenants());
+  for (const TenantEntry& tenant : tenants) book_.Set(tenant);
   EMBERKV_ASSIGN_OR_RETURN(const std::vector<uint32_t> files, files_.List());
   for (const uint32_t file : files) {
     const auto known = book_.segments().find(file);
@@ -183,18 +189,40 @@ Status LocalStore::AdoptSegments() {
   return Status::Ok();
 }
 
-int64_t LocalStore::PromiseUntil() const {
-  const int64_t step = options_.deadline_step.count();
-  const int64_t deadline = time_.NowMicros() + options_.retention.count();
-  return (deadline + step - 1) / step * step;
-}
-
 bool LocalStore::IsMomentDue() const { return time_.NowMicros() - recorded_us_ >= kRecordMomentEveryUs; }
 
-void LocalStore::RecordMomentIfDue() {
-  if (!IsMomentDue()) return;
+void LocalStore::CommitWhatIsDue() {
+  bool is_due = IsMomentDue();
+  {
+    const std::lock_guard lock(tally_mutex_);
+    is_due |= misses_.has_changes();
+  }
   BookEdit nothing_else(&book_);
-  (void)Commit(nothing_else);
+  if (is_due) (void)Commit(nothing_else);
+}
+
+// When somebody first asks: opening and hits do not depend on how many reasons there are. If they cannot be
+// read, none are known.
+void LocalStore::ReadMissesOnce() {
+  std::call_once(misses_read_, [this] {
+    const Result<std::vector<MissRow>> rows = index_->Misses();
+    const std::lock_guard lock(tally_mutex_);
+    if (rows.ok()) misses_.Adopt(*rows);
+  });
+}
+
+// What was known of these keys before.
+LocalStore::Misses LocalStore::NoteMisses(const Misses& misses) {
+  Misses before;
+  for (const auto& [key, reason] : misses) {
+    before.emplace_back(key, misses_.ReasonOf(key));
+    if (reason == GetOutcome::kNeverSeen) {
+      misses_.Forget(key);
+    } else {
+      misses_.Record(key, reason);
+    }
+  }
+  return before;
 }
 
 Status LocalStore::Commit(BookEdit& edit) {
@@ -202,11 +230,26 @@ Status LocalStore::Commit(BookEdit& edit) {
   const DurableMoment now = time_.Now();
   const bool is_due = IsMomentDue();
   if (is_due) batch.PutMoment(now);
-  EMBERKV_RETURN_IF_ERROR(index_->Commit(batch));
-  if (is_due) recorded_us_ = now.durable_us;
+  if (!edit.misses().empty()) ReadMissesOnce();
+  Misses misses_before;
+  std::vector<MissRow> miss_rows;
+  {
+    const std::lock_guard lock(tally_mutex_);
+    misses_before = NoteMisses(edit.misses());
+    miss_rows = misses_.TakeChanges();
+  }
+  for (const MissRow& row : miss_rows) batch.PutMiss(row);
+
+  const Status status = index_->Commit(batch);
   const std::lock_guard lock(tally_mutex_);
+  if (!status.ok()) {
+    misses_.PutBack(miss_rows);
+    NoteMisses(misses_before);
+    return status;
+  }
+  if (is_due) recorded_us_ = now.durable_us;
   edit.Apply(&book_);
-  return Status::Ok();
+  return status;
 }
 
 bool LocalStore::IsTooLarge(const PageRecord& page) const {
@@ -281,6 +324,7 @@ std::vector<size_t> LocalStore::TriagePages(std::span<const PageRecord> pages, s
                                             std::vector<size_t>* repeats) {
   std::vector<size_t> sound;
   std::vector<BlockHash> keys;
+  std::vector<int64_t> retentions_us;
   for (size_t i = begin; i < end; ++i) {
     if (!KeyMatchesParts(pages[i])) continue;  // kFailed
     if (IsTooLarge(pages[i])) {
@@ -290,9 +334,10 @@ std::vector<size_t> LocalStore::TriagePages(std::span<const PageRecord> pages, s
     } else {
       sound.push_back(i);
       keys.push_back(pages[i].key);
+      retentions_us.push_back(pages[i].limits.own_retention_us());
     }
   }
-  const std::vector<bool> is_there = Extend(keys);
+  const std::vector<bool> is_there = Renew(keys, retentions_us);
   std::vector<size_t> wanted;
   for (size_t i = 0; i < sound.size(); ++i) {
     if (is_there[i]) {
@@ -315,6 +360,7 @@ void LocalStore::WritePages(std::span<const PageRecord> pages, std::vector<PutOu
   }
   std::vector<std::unique_ptr<PutGroup>> groups;
   SeenKeys seen;
+  TenantBytes promised;
   for (size_t begin = 0; begin < pages.size(); begin += kPagesPerGroup) {
     if (started.has_failed()) next_.reset();
     const size_t end = std::min(pages.size(), begin + kPagesPerGroup);
@@ -322,9 +368,14 @@ void LocalStore::WritePages(std::span<const PageRecord> pages, std::vector<PutOu
     auto group = std::make_unique<PutGroup>();
     for (const size_t i : some) {
       RecordWrite write{.page = pages[i], .place = {}, .status = {}};
+      if (IsTenantFull(write, &promised)) {
+        (*outcomes)[i] = PutOutcome::kRefusedTenantFull;
+        continue;
+      }
       const Room room = Place(write.record_bytes(), Purpose::kNewPage, &write.place);
       if (room == Room::kFull) (*outcomes)[i] = PutOutcome::kRefusedFull;
       if (room != Room::kThere) continue;
+      promised[write.page.tenant] += write.record_bytes();
       group->writes.push_back(write);
       group->page_of.push_back(i);
     }
@@ -386,17 +437,18 @@ void LocalStore::SyncGroups(std::span<PutGroup* const> groups, std::map<uint32_t
 bool LocalStore::CommitWrites(std::span<PutGroup* const> groups) {
   const std::lock_guard lock(book_mutex_);
   BookEdit edit(&book_);
-  const int64_t deadline_us = PromiseUntil();
   bool is_sound = true;
   for (const PutGroup* group : groups) {
     for (const RecordWrite& write : group->writes) {
       is_sound &= write.status.ok();
       if (!write.status.ok()) continue;
+      const int64_t own_us = write.page.limits.own_retention_us();
       edit.AddPage(write.page.key, {.place = write.place,
                                     .num_tokens = static_cast<uint32_t>(write.page.tokens.size()),
                                     .payload_bytes = static_cast<uint32_t>(write.page.payload.size()),
-                                    .deadline_us = deadline_us,
-                                    .tenant = write.page.tenant});
+                                    .deadline_us = PromiseUntil(own_us),
+                                    .tenant = write.page.tenant,
+                                    .retention_us = own_us});
     }
   }
   if (edit.is_empty()) return is_sound;
@@ -412,6 +464,7 @@ bool LocalStore::CommitWrites(std::span<PutGroup* const> groups) {
 }
 
 void LocalStore::CountPuts(std::span<const PageRecord> pages, const std::vector<PutOutcome>& outcomes) {
+  ReadMissesOnce();
   const std::lock_guard lock(tally_mutex_);
   for (size_t i = 0; i < pages.size(); ++i) {
     const BlockHash& key = pages[i].key;
@@ -420,13 +473,14 @@ void LocalStore::CountPuts(std::span<const PageRecord> pages, const std::vector<
         ++counters_.puts_stored;
         counters_.bytes_written += pages[i].payload.size();
         compaction_credit_bytes_ += pages[i].payload.size() / kWrittenPerCompacted;
-        misses_.Forget(key);
         break;
       case PutOutcome::kAlreadyThere:
         ++counters_.puts_already_there;
         break;
       case PutOutcome::kRefusedFull:
-        ++counters_.puts_refused_full;
+      case PutOutcome::kRefusedTenantFull:
+        ++(outcomes[i] == PutOutcome::kRefusedFull ? counters_.puts_refused_full
+                                                   : counters_.puts_refused_tenant_full);
         // That a quarantined page is also refused now says less.
         if (misses_.ReasonOf(key) != GetOutcome::kQuarantined) misses_.Record(key, GetOutcome::kRefused);
         break;
@@ -440,31 +494,6 @@ void LocalStore::CountPuts(std::span<const PageRecord> pages, const std::vector<
   }
 }
 
-// Which of the keys are there. Their deadlines are extended, durably unless the index refuses writes.
-std::vector<bool> LocalStore::Extend(std::span<const BlockHash> keys) {
-  std::vector<bool> is_there(keys.size());
-  if (keys.empty()) return is_there;
-  // New pages, which most are, wait for no commit.
-  std::vector<std::optional<PageEntry>> entries = index_->Find(keys);
-  if (std::ranges::none_of(entries, [](const auto& entry) { return entry.has_value(); })) return is_there;
-  const std::lock_guard lock(book_mutex_);
-  entries = index_->Find(keys);
-  const int64_t deadline_us = PromiseUntil();
-  BookEdit edit(&book_);
-  std::unordered_set<BlockHash, DigestHash> extended;
-  for (size_t i = 0; i < keys.size(); ++i) {
-    if (!entries[i]) continue;
-    is_there[i] = true;
-    if (entries[i]->deadline_us >= deadline_us || !extended.insert(keys[i]).second) continue;
-    edit.ExtendPage(keys[i], *entries[i], deadline_us);
-  }
-  if (edit.is_empty()) return is_there;
-  At("extend.before_index");
-  (void)Commit(edit);
-  At("extend.after_index");
-  return is_there;
-}
-
 // Hides pages whose records, where `pages` found them, are not what they should be.
 void LocalStore::Quarantine(std::span<const StoreIndex::KeyedEntry> pages) {
   if (pages.empty()) return;
@@ -476,13 +505,11 @@ void LocalStore::Quarantine(std::span<const StoreIndex::KeyedEntry> pages) {
   std::unordered_set<BlockHash, DigestHash> hidden;
   for (size_t i = 0; i < keys.size(); ++i) {
     if (!entries[i] || entries[i]->place != pages[i].second.place) continue;  // gone, or stored anew
-    if (hidden.insert(keys[i]).second) edit.RemovePage(keys[i], *entries[i]);
+    if (hidden.insert(keys[i]).second) edit.RemovePage(keys[i], *entries[i], GetOutcome::kQuarantined);
   }
   if (edit.is_empty()) return;
   At("quarantine.before_index");
-  if (!Commit(edit).ok()) return;
-  const std::lock_guard tally_lock(tally_mutex_);
-  for (const BlockHash& key : hidden) misses_.Record(key, GetOutcome::kQuarantined);
+  (void)Commit(edit);
 }
 
 std::vector<bool> LocalStore::Contains(std::span<const BlockHash> keys) {
@@ -491,8 +518,6 @@ std::vector<bool> LocalStore::Contains(std::span<const BlockHash> keys) {
   for (const std::optional<PageEntry>& entry : index_->Find(keys)) is_there.push_back(entry.has_value());
   return is_there;
 }
-
-void LocalStore::Touch(std::span<const BlockHash> keys) { (void)Extend(keys); }
 
 Result<uint64_t> LocalStore::EraseTenant(const Digest& tenant) {
   const std::scoped_lock lock(append_mutex_, book_mutex_);
@@ -509,8 +534,6 @@ Result<uint64_t> LocalStore::EraseTenant(const Digest& tenant) {
                                      status.message()));
     }
     At("erase.after_index");
-    const std::lock_guard tally_lock(tally_mutex_);
-    for (const auto& [key, entry] : now) misses_.Forget(key);
     rest = rest.subspan(now.size());
   }
   return uint64_t{pages.size()};
@@ -518,6 +541,7 @@ Result<uint64_t> LocalStore::EraseTenant(const Digest& tenant) {
 
 StoreStats LocalStore::Stats() {
   const uint64_t index_bytes = index_->DiskBytes();
+  ReadMissesOnce();
   const std::lock_guard lock(tally_mutex_);
   StoreStats stats = counters_;
   stats.budget_bytes = options_.budget_bytes;
@@ -526,6 +550,7 @@ StoreStats LocalStore::Stats() {
   stats.promised_bytes = book_.promised_bytes(now_us);
   stats.retention_us = options_.retention.count();
   stats.deadlines = book_.deadlines(now_us);
+  stats.tenants = book_.tenant_sums(now_us);
   stats.pages = book_.pages();
   stats.quarantined = misses_.count(GetOutcome::kQuarantined);
   return stats;

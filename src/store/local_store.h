@@ -22,7 +22,9 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -31,9 +33,9 @@
 #include "base/thread_pool.h"
 #include "store/directory_lock.h"
 #include "store/kv_store.h"
+#include "store/miss_reasons.h"
 #include "store/recent_keys.h"
 #include "store/record_writer.h"
-#include "store/retention_book.h"
 #include "store/segment_book.h"
 #include "store/segment_files.h"
 #include "store/segment_io.h"
@@ -47,12 +49,13 @@ struct LocalStoreOptions {
   uint64_t budget_bytes = 0;  // of disk: segments and index
   std::chrono::microseconds retention{0};  // of a new store, if zero: 72 h
   // Deadlines are rounded up to multiples of this: hits of a page that come closer together write once.
-  // Zero: a 64th of the retention.
+  // Pages with a longer retention of their own: to a few times this. Zero: a 64th of the retention.
   std::chrono::microseconds deadline_step{0};
   uint64_t max_page_bytes = uint64_t{2} << 20;
   // Of a new store; an existing one keeps its own. Zero: what suits the budget, at most 1 GiB.
   uint64_t segment_bytes = 0;
-  size_t remembered_misses = size_t{1} << 16;  // keys whose reason of absence is kept
+  // Keys whose reason of absence is kept, as far as an eighth of the index's reserve holds them.
+  size_t remembered_misses = size_t{1} << 16;
   std::shared_ptr<SegmentIo> io{};  // null: the system's
   Failpoint failpoint{};            // for tests; may be empty
 };
@@ -105,6 +108,8 @@ class LocalStore : public KvStore {
   struct PutGroup;
   class StartedGroups;
   using SeenKeys = std::unordered_set<BlockHash, DigestHash>;
+  using Misses = std::vector<std::pair<BlockHash, GetOutcome>>;
+  using TenantBytes = std::unordered_map<Digest, uint64_t, DigestHash>;
   enum class Room { kThere, kFull, kFailed };
   enum class Purpose { kNewPage, kCompaction };
 
@@ -112,9 +117,8 @@ class LocalStore : public KvStore {
              std::unique_ptr<StoreIndex> index, DurableClock time);
 
   // local_store.cc
-  Status AdoptSegments();
+  Status AdoptBooks();
   void At(std::string_view point) const { failpoint_(point); }
-  int64_t PromiseUntil() const;
   bool IsTooLarge(const PageRecord& page) const;
   std::vector<size_t> TriagePages(std::span<const PageRecord> pages, size_t begin, size_t end, SeenKeys* seen,
                                   std::vector<PutOutcome>* outcomes, std::vector<size_t>* repeats);
@@ -124,12 +128,20 @@ class LocalStore : public KvStore {
   void SyncGroups(std::span<PutGroup* const> groups, std::map<uint32_t, Status>* failed);
   bool CommitWrites(std::span<PutGroup* const> groups);
   void CountPuts(std::span<const PageRecord> pages, const std::vector<PutOutcome>& outcomes);
-  std::vector<bool> Extend(std::span<const BlockHash> keys);
   void Quarantine(std::span<const StoreIndex::KeyedEntry> pages);
+  void ReadMissesOnce();  // tally_mutex_ is not held
   // book_mutex_ is held
   Status Commit(BookEdit& edit);
+  Misses NoteMisses(const Misses& misses);  // tally_mutex_ too
   bool IsMomentDue() const;
-  void RecordMomentIfDue();
+  void CommitWhatIsDue();
+
+  // local_promises.cc
+  int64_t PromiseUntil(int64_t own_retention_us) const;  // if the page is used now
+  bool NeedsExtending(const PageEntry& page) const;
+  bool IsTenantFull(const RecordWrite& write, TenantBytes* promised);
+  std::vector<bool> Extend(std::span<const BlockHash> keys);
+  std::vector<bool> Renew(std::span<const BlockHash> keys, std::span<const int64_t> retentions_us);
 
   // local_space.cc; append_mutex_ is held
   Room Place(uint64_t record_bytes, Purpose purpose, RecordPlace* place);
@@ -147,7 +159,7 @@ class LocalStore : public KvStore {
   bool Compact(uint32_t segment);
   bool MovePages(std::span<const StoreIndex::KeyedEntry> pages);
   bool CommitMoves(std::span<const RecordWrite> writes, std::span<const StoreIndex::KeyedEntry> from);
-  void NoteEvicted(std::span<const StoreIndex::KeyedEntry> pages);
+  void CountEvicted(std::span<const StoreIndex::KeyedEntry> pages);
   Status DropMissingFiles();  // book_mutex_ is held too
   Status FitBudget();         // likewise
 
@@ -185,8 +197,10 @@ class LocalStore : public KvStore {
   std::mutex tally_mutex_;
   SegmentBook book_;  // changed with both of these mutexes held, read with either
   // Guarded by tally_mutex_.
-  MissReasons misses_;
+  MissReasons misses_;  // what changed goes with the next commit
   StoreStats counters_;  // what is counted since opening; the rest is filled in by Stats
+
+  std::once_flag misses_read_;  // whoever uses misses_ sees to it first
 
   std::mutex scrub_mutex_;
   BlockHash scrubbed_to_;  // guarded by scrub_mutex_

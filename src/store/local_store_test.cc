@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -23,6 +24,12 @@ uint64_t DiskUse(const std::string& directory) {
     if (::stat(file.path().c_str(), &status) == 0) bytes += static_cast<uint64_t>(status.st_blocks) * 512;
   }
   return bytes;
+}
+
+std::vector<TenantSum> SortedTenants(KvStore& store) {
+  std::vector<TenantSum> tenants = store.Stats().tenants;
+  std::ranges::sort(tenants, {}, &TenantSum::tenant);
+  return tenants;
 }
 
 // Puts pages from `first` on until one is refused; those that were stored.
@@ -247,18 +254,99 @@ TEST(LocalStore, AnUnknownVersionIsRefusedAndLeftAlone) {
   PutPages(harness.store(), pages);
   harness.Close();
   const std::string format = harness.directory() + "/FORMAT";
-  std::ofstream(format) << "emberkv store\nversion 2\nsegment_bytes 65536\n";
+  std::ofstream(format) << "emberkv store\nversion 3\nsegment_bytes 65536\n";
   const auto refused = LocalStore::Open(harness.options(), &harness.clock());
   ASSERT_FALSE(refused.ok());
-  EXPECT_THAT(refused.status().message(), HasSubstr("version 2"));
-  for (const char* damaged : {"", "emberkv store\n", "emberkv store\nversion 1\n", "something else",
-                              "emberkv store\nversion 1\nsegment_bytes 1000\n"}) {
+  EXPECT_THAT(refused.status().message(), HasSubstr("version 3"));
+  for (const char* damaged : {"", "emberkv store\n", "emberkv store\nversion 2\n", "something else",
+                              "emberkv store\nversion 0\nsegment_bytes 65536\n",
+                              "emberkv store\nversion 2\nsegment_bytes 1000\n"}) {
     std::ofstream(format) << damaged;
     EXPECT_FALSE(LocalStore::Open(harness.options(), &harness.clock()).ok()) << damaged;
   }
-  std::ofstream(format) << "emberkv store\nversion 1\nsegment_bytes 65536\n";
+  std::ofstream(format) << "emberkv store\nversion 2\nsegment_bytes 65536\n";
   harness.Open();
   EXPECT_THAT(ReadPages(harness.store(), pages), Each(GetOutcome::kHit));
+}
+
+TEST(LocalStore, AStoreOfVersion1IsUpgradedWhenItIsOpened) {
+  LocalHarness harness;
+  for (uint64_t tenant = 0; tenant < 3; ++tenant) {
+    PutPages(harness.store(), MakeTestPages(10 * tenant, 4 + tenant, kPayload, tenant));
+    harness.clock().Advance(kRetentionUs / 4);
+  }
+  const auto pages = MakeTestPages(0, 4, kPayload);
+  ReadPages(harness.store(), std::span(pages).first(2));
+  const std::vector<TenantSum> before = SortedTenants(harness.store());
+  harness.Close();
+  MakeVersion1(harness.directory());
+  harness.Open();
+  EXPECT_EQ(SortedTenants(harness.store()), before);
+  EXPECT_EQ(before.size(), 3u);
+  EXPECT_THAT(ReadPages(harness.store(), pages), Each(GetOutcome::kHit));
+  harness.Close();
+  EXPECT_EQ(ReadOrWriteFormat(harness.directory(), 0)->version, kStoreFormatVersion);
+  harness.Open();
+  EXPECT_EQ(SortedTenants(harness.store()), before);
+}
+
+// A build of version 1 may have used the store between an upgrade that was interrupted and the next one.
+TEST(LocalStore, AnUpgradeThatWasInterruptedStartsOver) {
+  LocalHarness harness;
+  PutPages(harness.store(), MakeTestPages(1, 5, kPayload, 1));
+  const std::vector<TenantSum> right = SortedTenants(harness.store());
+  harness.Close();
+  MakeVersion1(harness.directory());
+  {
+    const auto index = StoreIndex::Open(harness.directory() + "/index").value();
+    IndexBatch batch;
+    for (const uint64_t tenant : {1, 2}) {
+      batch.PutTenant({.tenant = TestTenant(tenant), .by_deadline = {{kRetentionUs, {9, 9}}}});
+    }
+    ASSERT_TRUE(index->Commit(batch).ok());
+  }
+  harness.Open();
+  EXPECT_EQ(SortedTenants(harness.store()), right);
+}
+
+TEST(LocalStore, ATenantsLimitHoldsWithinAPutOfManyGroups) {
+  LocalHarness harness(uint64_t{64} << 20, uint64_t{1} << 20);
+  constexpr size_t kStored = 700, kPages = 1200;
+  const auto pages = MakeTestPages(1, kPages, 1000, 1);
+  const StoreLimits limits{.max_bytes = kStored * RecordBytes(128, 1000)};
+  const auto outcomes = PutPagesWithin(harness.store(), pages, limits);
+  EXPECT_THAT(std::span(outcomes).first(kStored), Each(PutOutcome::kStored));
+  EXPECT_THAT(std::span(outcomes).subspan(kStored), Each(PutOutcome::kRefusedTenantFull));
+  EXPECT_EQ(SortedTenants(harness.store()).front().promised_bytes, limits.max_bytes);
+}
+
+TEST(LocalStore, RemembersABoundedNumberOfMissesAcrossRestarts) {
+  LocalHarness harness;
+  harness.options().remembered_misses = 4;
+  harness.Reopen(Reboot::kNo);
+  FillUp(harness.store(), 0);
+  const auto refused = MakeTestPages(10'000, 10, kPayload);
+  EXPECT_THAT(PutPages(harness.store(), refused), Each(PutOutcome::kRefusedFull));
+  for (int opening = 0; opening < 2; ++opening) {
+    EXPECT_THAT(ReadPages(harness.store(), std::span(refused).first(6)), Each(GetOutcome::kNeverSeen));
+    EXPECT_THAT(ReadPages(harness.store(), std::span(refused).subspan(6)), Each(GetOutcome::kRefused));
+    harness.Reopen(Reboot::kNo);
+  }
+}
+
+// The directory as a crash leaves it: what was synced by then.
+TEST(LocalStore, WhyAPageWentIsAsDurableAsThatItWent) {
+  LocalHarness harness;
+  const auto pages = FillUp(harness.store(), 0);
+  harness.clock().Advance(2 * kRetentionUs);
+  ASSERT_GT(harness.store().Sweep(), 0u);
+  const TemporaryDirectory crashed;
+  std::filesystem::copy(harness.directory(), crashed.path(), std::filesystem::copy_options::recursive);
+  LocalStoreOptions options = harness.options();
+  options.directory = crashed.path();
+  const auto store = LocalStore::Open(options, &harness.clock()).value();
+  EXPECT_THAT(ReadPages(*store, pages), ::testing::Contains(GetOutcome::kExpired));
+  EXPECT_THAT(ReadPages(*store, pages), ::testing::Not(::testing::Contains(GetOutcome::kNeverSeen)));
 }
 
 TEST(LocalStore, ADirectoryWithOtherThingsIsRefusedAndLeftAlone) {

@@ -20,6 +20,8 @@
 
 #include "store/record_format.h"
 #include "store/segment_io.h"
+#include "store/store_format.h"
+#include "store/store_index.h"
 
 namespace emberkv {
 
@@ -42,6 +44,19 @@ class TemporaryDirectory {
 inline std::string SegmentPath(const std::string& directory, uint32_t segment) {
   const std::string digits = std::to_string(segment);
   return directory + "/segment-" + std::string(8 - digits.size(), '0') + digits;
+}
+
+// Turns a store whose pages have no retention of their own into what version 1 left: it knew no rows of
+// tenants and misses, and wrote all others as they are.
+inline void MakeVersion1(const std::string& directory) {
+  const auto index = StoreIndex::Open(directory + "/index").value();
+  const std::vector<TenantEntry> tenants = index->Tenants().value();
+  IndexBatch batch;
+  for (const TenantEntry& tenant : tenants) batch.RemoveTenant(tenant.tenant);
+  ASSERT_TRUE(index->Commit(batch).ok());
+  StoreFormat format = ReadOrWriteFormat(directory, 0).value();
+  format.version = 1;
+  ASSERT_TRUE(WriteFormat(directory, format).ok());
 }
 
 // Bytes of a stored record, changed behind the store's back.

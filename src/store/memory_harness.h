@@ -16,6 +16,7 @@ class MemoryHarness {
  public:
   static constexpr size_t kPayloadBytes = 1000;
   static constexpr uint64_t kBudgetBytes = 64 * 1024;
+  static constexpr uint64_t kStoredPageBytes = 2024;
 
   MemoryHarness() : MemoryHarness([](auto store, const Clock*) { return store; }) {}
 

@@ -50,7 +50,7 @@ PutOutcome MemoryStore::PutOne(const PageRecord& record) {
       ++counters_.puts_refused_too_large;
       return PutOutcome::kRefusedTooLarge;
     }
-    if (ExtendIfThere(record.key)) return PutOutcome::kAlreadyThere;
+    if (RenewIfThere(record)) return PutOutcome::kAlreadyThere;
   }
   auto page = std::make_shared<const StoredPage>(StoredPage{
       .parent = record.parent,
@@ -61,27 +61,30 @@ PutOutcome MemoryStore::PutOne(const PageRecord& record) {
       .checksum = Sha256(record.payload),
   });
   const std::lock_guard lock(mutex_);
-  if (ExtendIfThere(record.key)) return PutOutcome::kAlreadyThere;  // another thread was faster
-  return Admit(record.key, std::move(page));
+  if (RenewIfThere(record)) return PutOutcome::kAlreadyThere;  // another thread was faster
+  return Admit(record, std::move(page));
 }
 
-bool MemoryStore::ExtendIfThere(const BlockHash& key) {
-  if (!pages_.contains(key)) return false;
-  book_.Extend(key, clock_->MonotonicMicros());
+bool MemoryStore::RenewIfThere(const PageRecord& record) {
+  if (!pages_.contains(record.key)) return false;
+  book_.Renew(record.key, clock_->MonotonicMicros(), record.limits);
   ++counters_.puts_already_there;
   return true;
 }
 
-PutOutcome MemoryStore::Admit(const BlockHash& key, PagePtr page) {
+PutOutcome MemoryStore::Admit(const PageRecord& record, PagePtr page) {
+  using Verdict = RetentionBook::Verdict;
+  const BlockHash& key = record.key;
   const uint64_t bytes = StoredBytes(page->tokens.size(), page->payload.size());
-  const auto admission = book_.Admit(key, bytes, clock_->MonotonicMicros());
-  if (admission.verdict != RetentionBook::Verdict::kAdmitted) {
-    ++counters_.puts_refused_full;
+  const auto admission = book_.Admit(key, bytes, clock_->MonotonicMicros(), record.tenant, record.limits);
+  if (admission.verdict != Verdict::kAdmitted) {
+    const bool is_tenant_full = admission.verdict == Verdict::kTenantFull;
+    ++(is_tenant_full ? counters_.puts_refused_tenant_full : counters_.puts_refused_full);
     // A quarantined key stays known as such: that it is also refused now says less.
     if (misses_.ReasonOf(key) != GetOutcome::kQuarantined) {
       misses_.Record(key, GetOutcome::kRefused);
     }
-    return PutOutcome::kRefusedFull;
+    return is_tenant_full ? PutOutcome::kRefusedTenantFull : PutOutcome::kRefusedFull;
   }
   Retire(admission.victims);
   misses_.Forget(key);
@@ -189,6 +192,7 @@ StoreStats MemoryStore::Stats() {
   stats.used_bytes = book_.used_bytes();
   stats.promised_bytes = book_.promised_bytes(clock_->MonotonicMicros());
   stats.pages = pages_.size();
+  stats.tenants = book_.tenants(clock_->MonotonicMicros());
   stats.quarantined = misses_.count(GetOutcome::kQuarantined);
   return stats;
 }

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "store/kv_store.h"
+#include "store/miss_reasons.h"
 #include "store/retention_book.h"
 
 namespace emberkv {
@@ -60,8 +61,8 @@ class MemoryStore : public KvStore {
   GetOutcome GetOne(const GetRequest& request);
 
   // The mutex is held.
-  bool ExtendIfThere(const BlockHash& key);
-  PutOutcome Admit(const BlockHash& key, PagePtr page);
+  bool RenewIfThere(const PageRecord& record);
+  PutOutcome Admit(const PageRecord& record, PagePtr page);
   void Retire(const std::vector<RetentionBook::Retired>& retired);
 
   // Constant after construction.

@@ -107,7 +107,7 @@ TEST(KvStore, OutcomesHaveNamesOfTheirOwn) {
   for (int i = 0; i <= static_cast<int>(GetOutcome::kFailed); ++i) {
     names.insert(std::string("get ") + GetOutcomeName(static_cast<GetOutcome>(i)));
   }
-  EXPECT_EQ(names.size(), 13u);
+  EXPECT_EQ(names.size(), 14u);
   EXPECT_FALSE(names.contains("put unknown") || names.contains("get unknown"));
 }
 

@@ -10,7 +10,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -30,7 +29,7 @@ class RetentionBook {
     BlockHash key;
     int64_t deadline_us = 0;
   };
-  enum class Verdict { kAdmitted, kFull, kTooLarge };
+  enum class Verdict { kAdmitted, kFull, kTenantFull, kTooLarge };
   struct Admission {
     Verdict verdict = Verdict::kAdmitted;
     std::vector<Retired> victims;  // expired pages that are no longer booked; oldest deadline first
@@ -38,10 +37,13 @@ class RetentionBook {
 
   // Books `bytes` for a page that is not booked yet, as just used, or books nothing and retires
   // nothing.
-  Admission Admit(const BlockHash& key, uint64_t bytes, int64_t now_us);
+  Admission Admit(const BlockHash& key, uint64_t bytes, int64_t now_us, const Digest& tenant = {},
+                  const StoreLimits& limits = {});
 
-  // The page was served: it is promised for `retention` from now, even if it had expired.
+  // The page was served: it is promised for its retention from now, even if it had expired.
   void Extend(const BlockHash& key, int64_t now_us);
+  // The page was put again: likewise, with the retention it has from now on. No deadline becomes earlier.
+  void Renew(const BlockHash& key, int64_t now_us, const StoreLimits& limits);
 
   void Remove(const BlockHash& key);
 
@@ -51,10 +53,13 @@ class RetentionBook {
   uint64_t used_bytes() const { return promised_bytes_ + expired_bytes_; }
   uint64_t promised_bytes(int64_t now_us);
   size_t pages() const { return pages_.size(); }
+  std::vector<TenantSum> tenants(int64_t now_us);
 
  private:
   struct Page {
     uint64_t bytes = 0;
+    int64_t retention_us = 0;
+    Digest tenant;
     int64_t deadline_us = 0;
     bool is_expired = false;
   };
@@ -62,6 +67,7 @@ class RetentionBook {
   using Pages = std::unordered_map<BlockHash, Page, DigestHash>;
 
   void AdvanceTo(int64_t now_us);
+  int64_t RetentionOf(const StoreLimits& limits) const;
   void Promise(Pages::iterator page);
   void Unbook(Pages::iterator page);
   Retired RetireOldest();
@@ -75,33 +81,7 @@ class RetentionBook {
   Queue expired_;
   uint64_t promised_bytes_ = 0;
   uint64_t expired_bytes_ = 0;
-};
-
-// Why pages are not there, for a bounded number of keys: the oldest reasons are forgotten first.
-// Not thread-safe.
-class MissReasons {
- public:
-  explicit MissReasons(size_t capacity) : capacity_(capacity) {}
-
-  void Record(const BlockHash& key, GetOutcome reason);  // replaces an earlier reason
-  void Forget(const BlockHash& key);
-  GetOutcome ReasonOf(const BlockHash& key) const;  // kNeverSeen when none is known
-
-  size_t count(GetOutcome reason) const;
-
- private:
-  struct Reason {
-    GetOutcome outcome;
-    uint64_t serial;
-  };
-
-  void Erase(std::unordered_map<BlockHash, Reason, DigestHash>::iterator reason);
-
-  const size_t capacity_;
-  uint64_t next_serial_ = 0;
-  std::unordered_map<BlockHash, Reason, DigestHash> reasons_;
-  std::deque<std::pair<BlockHash, uint64_t>> order_;  // entries whose serial is outdated count too
-  std::unordered_map<GetOutcome, size_t> counts_;
+  std::unordered_map<Digest, TenantSum, DigestHash> tenants_;  // with pages
 };
 
 }  // namespace emberkv

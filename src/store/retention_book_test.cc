@@ -32,6 +32,48 @@ TEST(RetentionBook, RefusesWhenFullOfPromises) {
   EXPECT_EQ(book.pages(), 2u);
 }
 
+TEST(RetentionBook, ATenantsLimitIsForItsPromisesAlone) {
+  RetentionBook book(100, 10);
+  const StoreLimits limits{.max_bytes = 30};
+  EXPECT_EQ(book.Admit(Key(1), 20, 0, Key(-1), limits).verdict, Verdict::kAdmitted);
+  EXPECT_EQ(book.Admit(Key(2), 11, 0, Key(-1), limits).verdict, Verdict::kTenantFull);
+  EXPECT_EQ(book.Admit(Key(2), 11, 0, Key(-2), limits).verdict, Verdict::kAdmitted);
+  EXPECT_EQ(book.Admit(Key(3), 30, 10, Key(-1), limits).verdict, Verdict::kAdmitted)
+      << "the other has expired";
+  book.Extend(Key(1), 11);
+  EXPECT_EQ(book.Admit(Key(4), 1, 11, Key(-1), limits).verdict, Verdict::kTenantFull);
+  book.Remove(Key(1));
+  book.Remove(Key(3));
+  EXPECT_EQ(book.tenants(11).size(), 1u);
+  EXPECT_EQ(book.Admit(Key(4), 30, 11, Key(-1), limits).verdict, Verdict::kAdmitted);
+}
+
+TEST(RetentionBook, APageKeepsItsOwnRetention) {
+  RetentionBook book(100, 10);
+  book.Admit(Key(1), 1, 0, Key(-1), {.retention = std::chrono::microseconds(4)});
+  book.Admit(Key(2), 2, 0, Key(-1), {.retention = std::chrono::hours(24 * 1000)});
+  EXPECT_EQ(book.promised_bytes(3), 3u);
+  EXPECT_EQ(book.promised_bytes(4), 2u);
+  book.Extend(Key(1), 100);
+  EXPECT_EQ(book.promised_bytes(103), 3u);
+  EXPECT_EQ(book.promised_bytes(104), 2u);
+  EXPECT_EQ(book.promised_bytes(kMaxRetention.count() - 1), 2u);
+  EXPECT_EQ(book.promised_bytes(kMaxRetention.count()), 0u) << "no page is kept longer";
+}
+
+TEST(RetentionBook, ARenewedPageHasItsNewRetentionAndNoEarlierDeadline) {
+  RetentionBook book(100, 10);
+  book.Admit(Key(1), 1, 0);
+  book.Renew(Key(1), 1, {.retention = std::chrono::microseconds(3)});
+  EXPECT_EQ(book.promised_bytes(9), 1u);
+  EXPECT_EQ(book.promised_bytes(10), 0u);
+  book.Extend(Key(1), 20);
+  EXPECT_EQ(book.promised_bytes(22), 1u);
+  EXPECT_EQ(book.promised_bytes(23), 0u);
+  book.Renew(Key(1), 30, {});
+  EXPECT_EQ(book.promised_bytes(39), 1u);
+}
+
 TEST(RetentionBook, APromiseEndsAtItsDeadlineAndNotBefore) {
   RetentionBook book(100, 10);
   book.Admit(Key(1), 100, 5);
@@ -136,32 +178,6 @@ TEST(RetentionBook, AgreesWithASearchedList) {
       ASSERT_LE(book.used_bytes(), 1000u);
     }
   }
-}
-
-TEST(MissReasons, ForgetsTheOldestBeyondItsCapacity) {
-  MissReasons reasons(2);
-  reasons.Record(Key(1), GetOutcome::kExpired);
-  reasons.Record(Key(2), GetOutcome::kRefused);
-  reasons.Record(Key(3), GetOutcome::kQuarantined);
-  EXPECT_EQ(reasons.ReasonOf(Key(1)), GetOutcome::kNeverSeen);
-  EXPECT_EQ(reasons.ReasonOf(Key(2)), GetOutcome::kRefused);
-  EXPECT_EQ(reasons.ReasonOf(Key(3)), GetOutcome::kQuarantined);
-  EXPECT_EQ(reasons.count(GetOutcome::kExpired), 0u);
-}
-
-TEST(MissReasons, ALaterReasonReplacesAnEarlierOneAndLivesAsLong) {
-  MissReasons reasons(3);
-  reasons.Record(Key(1), GetOutcome::kExpired);
-  reasons.Record(Key(2), GetOutcome::kExpired);
-  reasons.Record(Key(1), GetOutcome::kRefused);
-  reasons.Record(Key(3), GetOutcome::kExpired);
-  reasons.Record(Key(4), GetOutcome::kExpired);
-  EXPECT_EQ(reasons.ReasonOf(Key(1)), GetOutcome::kRefused);
-  EXPECT_EQ(reasons.ReasonOf(Key(2)), GetOutcome::kNeverSeen);
-  EXPECT_EQ(reasons.count(GetOutcome::kRefused), 1u);
-  reasons.Forget(Key(1));
-  EXPECT_EQ(reasons.ReasonOf(Key(1)), GetOutcome::kNeverSeen);
-  EXPECT_EQ(reasons.count(GetOutcome::kRefused), 0u);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 //
 //   static constexpr uint64_t kBudgetBytes;  // of that store
 //   static constexpr size_t kPayloadBytes;   // of the pages; the budget holds 24 to 2,000 of them
+//   static constexpr uint64_t kStoredPageBytes;  // what such a page takes of its tenant's limit
 //   KvStore& store();
 //   FakeClock& clock();                  // the store's; its retention is kContractRetention
 //   void Damage(const BlockHash& key);   // spoils a stored page: its next read fails verification
@@ -34,6 +35,28 @@ enum class Reboot { kNo, kYes };
 inline constexpr std::chrono::microseconds kContractRetention = std::chrono::hours(72);
 inline constexpr int64_t kRetentionUs = kContractRetention.count();
 inline constexpr int64_t kTenDaysUs = std::chrono::microseconds(std::chrono::hours(240)).count();
+
+inline std::vector<PutOutcome> PutPagesWithin(KvStore& store, std::span<const TestPage> pages,
+                                              const StoreLimits& limits) {
+  std::vector<PageRecord> records;
+  for (const TestPage& page : pages) {
+    records.push_back(page.Record());
+    records.back().limits = limits;
+  }
+  return store.Put(records);
+}
+
+// Nothing, if the tenant has nothing.
+inline TenantSum SumOf(KvStore& store, uint64_t tenant) {
+  TenantSum found;
+  for (const TenantSum& sum : store.Stats().tenants) {
+    if (sum.tenant != TestTenant(tenant)) continue;
+    EXPECT_EQ(found.pages, 0u) << "told twice";
+    EXPECT_GT(sum.pages, 0u);
+    found = sum;
+  }
+  return found;
+}
 
 template <typename Harness>
 class StoreContract : public ::testing::Test {
@@ -84,6 +107,8 @@ class StoreContract : public ::testing::Test {
         << "the harness's budget is too small for the suite";
     return filling;
   }
+
+  static StoreLimits LimitOfPages(uint64_t count) { return {.max_bytes = count * Harness::kStoredPageBytes}; }
 
   void ExpectAllHit(std::span<const TestPage> pages) {
     EXPECT_THAT(ReadPages(store(), pages), ::testing::Each(GetOutcome::kHit));

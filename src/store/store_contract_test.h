@@ -353,6 +353,135 @@ TYPED_TEST_P(StoreContract, Case_Q10_NothingLivesForEver) {
   EXPECT_EQ(PutPage(this->store(), this->NewPage()), PutOutcome::kStored);
 }
 
+// --- what tenants may keep ---
+
+TYPED_TEST_P(StoreContract, ATenantsLimitRefusesItsPagesAndNobodyElses) {
+  const auto limits = this->LimitOfPages(4);
+  const auto pages = this->NewPages(7, 1);
+  using enum PutOutcome;
+  EXPECT_THAT(PutPagesWithin(this->store(), std::span(pages).first(3), limits), ::testing::Each(kStored));
+  EXPECT_THAT(PutPagesWithin(this->store(), std::span(pages).subspan(3), limits),
+              ::testing::ElementsAre(kStored, kRefusedTenantFull, kRefusedTenantFull, kRefusedTenantFull));
+  this->ExpectAllHit(std::span(pages).first(4));
+  EXPECT_THAT(ReadPages(this->store(), std::span(pages).subspan(4)), ::testing::Each(GetOutcome::kRefused));
+  EXPECT_EQ(SumOf(this->store(), 1).pages, 4u);
+  EXPECT_EQ(SumOf(this->store(), 1).bytes, limits.max_bytes);
+  EXPECT_EQ(SumOf(this->store(), 1).promised_bytes, limits.max_bytes);
+  EXPECT_EQ(this->store().Stats().puts_refused_tenant_full, 3u);
+  EXPECT_EQ(this->store().Stats().puts_refused_full, 0u);
+
+  this->ExpectAllHit(this->StoreNewPages(this->kBatch, 2));
+  EXPECT_EQ(SumOf(this->store(), 2).pages, this->kBatch);
+  EXPECT_THAT(PutPagesWithin(this->store(), std::span(pages).first(4), limits),
+              ::testing::Each(kAlreadyThere));
+  EXPECT_EQ(*this->store().EraseTenant(TestTenant(1)), 4u);
+  EXPECT_EQ(SumOf(this->store(), 1).pages, 0u);
+  EXPECT_THAT(PutPagesWithin(this->store(), std::span(pages).subspan(4), limits), ::testing::Each(kStored));
+}
+
+TYPED_TEST_P(StoreContract, ALowerLimitKeepsThePromisesThatWereMade) {
+  const auto pages = this->StoreNewPages(6, 1);
+  const TestPage more = this->NewPage(1);
+  EXPECT_THAT(PutPagesWithin(this->store(), {&more, 1}, this->LimitOfPages(2)),
+              ::testing::Each(PutOutcome::kRefusedTenantFull));
+  this->clock().Advance(kRetentionUs - 1);
+  this->ExpectAllHit(pages);
+  this->ExpectNoPromiseBroken();
+}
+
+TYPED_TEST_P(StoreContract, ExpiredPagesDoNotCountUntilTheyAreServed) {
+  const auto limits = this->LimitOfPages(4);
+  const auto old = this->NewPages(4, 1);
+  EXPECT_THAT(PutPagesWithin(this->store(), old, limits), ::testing::Each(PutOutcome::kStored));
+  this->clock().Advance(2 * kRetentionUs);
+  EXPECT_EQ(SumOf(this->store(), 1).promised_bytes, 0u);
+  EXPECT_EQ(SumOf(this->store(), 1).bytes, limits.max_bytes);
+  const auto fresh = this->NewPages(3, 1);
+  EXPECT_THAT(PutPagesWithin(this->store(), fresh, limits), ::testing::Each(PutOutcome::kStored));
+
+  this->ExpectAllHit(old);  // serving asks nobody, and promises
+  EXPECT_EQ(SumOf(this->store(), 1).promised_bytes, 7 * TypeParam::kStoredPageBytes);
+  const TestPage more = this->NewPage(1);
+  EXPECT_THAT(PutPagesWithin(this->store(), {&more, 1}, limits),
+              ::testing::Each(PutOutcome::kRefusedTenantFull));
+  this->ExpectAllHit(old);
+  this->ExpectAllHit(fresh);
+  this->ExpectNoPromiseBroken();
+}
+
+TYPED_TEST_P(StoreContract, APageIsPromisedForItsOwnRetentionAfterEachUse) {
+  const auto brief = this->NewPages(3, 1);
+  const auto lasting = this->NewPages(3, 2);
+  PutPagesWithin(this->store(), brief, {.retention = kContractRetention / 4});
+  PutPagesWithin(this->store(), lasting, {.retention = kContractRetention * 4});
+  const auto usual = this->StoreNewPages(3, 3);
+  const auto expect_promised = [&](bool brief_is, bool usual_is, bool lasting_is) {
+    EXPECT_EQ(SumOf(this->store(), 1).promised_bytes > 0, brief_is);
+    EXPECT_EQ(SumOf(this->store(), 2).promised_bytes > 0, lasting_is);
+    EXPECT_EQ(SumOf(this->store(), 3).promised_bytes > 0, usual_is);
+  };
+  for (int use = 0; use < 3; ++use) {
+    this->clock().Advance(kRetentionUs / 4 - 1);
+    expect_promised(true, true, true);
+    this->clock().Advance(kRetentionUs / 10);
+    expect_promised(false, true, true);
+    this->ExpectAllHit(brief);
+    expect_promised(true, true, true);
+    this->ExpectAllHit(usual);
+    this->clock().Advance(kRetentionUs - 1);
+    expect_promised(false, true, true);
+    this->clock().Advance(kRetentionUs / 3 + 1);
+    expect_promised(false, false, true);
+    this->clock().Advance(2 * kRetentionUs);
+    this->store().Touch(KeysOf(lasting));
+    this->ExpectAllHit(brief);
+    this->ExpectAllHit(usual);
+  }
+  this->clock().Advance(4 * kRetentionUs - 1);
+  this->FillUp();
+  this->ExpectAllHit(lasting);
+  this->clock().Advance(6 * kRetentionUs);
+  expect_promised(false, false, false);
+  this->ExpectNoPromiseBroken();
+}
+
+TYPED_TEST_P(StoreContract, PuttingAgainGivesItsRetentionAndShortensNoPromise) {
+  const auto pages = this->NewPages(4, 1);
+  const auto promised_bytes = [&] { return SumOf(this->store(), 1).promised_bytes; };
+  PutPagesWithin(this->store(), pages, {.retention = kContractRetention / 4});
+  EXPECT_THAT(PutPagesWithin(this->store(), pages, {.retention = kContractRetention * 4}),
+              ::testing::Each(PutOutcome::kAlreadyThere));
+  this->clock().Advance(3 * kRetentionUs);
+  this->ExpectAllHit(pages);
+  this->clock().Advance(4 * kRetentionUs - 1);
+  EXPECT_EQ(promised_bytes(), pages.size() * TypeParam::kStoredPageBytes);
+
+  this->store().Touch(KeysOf(pages));
+  PutPagesWithin(this->store(), pages, {.retention = kContractRetention / 4});
+  this->clock().Advance(4 * kRetentionUs - 1);
+  EXPECT_EQ(promised_bytes(), pages.size() * TypeParam::kStoredPageBytes) << "as it was promised before";
+  this->FillUp();
+  this->clock().Advance(2 * kRetentionUs);
+  EXPECT_EQ(promised_bytes(), 0u);
+  this->ExpectAllHit(pages);
+  this->clock().Advance(kRetentionUs / 3);
+  EXPECT_EQ(promised_bytes(), 0u) << "a use promises what the last put said";
+  EXPECT_THAT(PutPages(this->store(), pages), ::testing::Each(PutOutcome::kAlreadyThere));
+  this->clock().Advance(kRetentionUs - 1);
+  EXPECT_GT(promised_bytes(), 0u) << "the store's again";
+  this->ExpectNoPromiseBroken();
+}
+
+TYPED_TEST_P(StoreContract, PuttingAnExpiredPageAgainIsNotRefused) {
+  const auto pages = this->NewPages(4, 1);
+  PutPagesWithin(this->store(), std::span(pages).first(2), {});
+  this->clock().Advance(2 * kRetentionUs);
+  const auto limits = this->LimitOfPages(2);
+  PutPagesWithin(this->store(), std::span(pages).subspan(2), limits);
+  EXPECT_THAT(PutPagesWithin(this->store(), pages, limits), ::testing::Each(PutOutcome::kAlreadyThere));
+  EXPECT_EQ(SumOf(this->store(), 1).promised_bytes, 4 * TypeParam::kStoredPageBytes);
+}
+
 TYPED_TEST_P(StoreContract, EveryOutcomeIsCounted) {
   const auto pages = this->FillUp().stored;
   PutPages(this->store(), pages);
@@ -451,7 +580,11 @@ REGISTER_TYPED_TEST_SUITE_P(
     Case_Q07_ProbingExtendsNothing, ServingTouchingAndPuttingAgainExtend,
     ExpiredPagesStayReadableUntilTheirSpaceIsNeeded, ExpiredPagesMakeRoomAndAreKnownAsExpired,
     SweepTakesExpiredPagesAndNoOthers, Case_Q08_AnOversizedPageIsRefusedUpFront,
-    Case_Q10_WallClockJumpsBreakNoPromise, Case_Q10_NothingLivesForEver, EveryOutcomeIsCounted,
+    Case_Q10_WallClockJumpsBreakNoPromise, Case_Q10_NothingLivesForEver,
+    ATenantsLimitRefusesItsPagesAndNobodyElses, ALowerLimitKeepsThePromisesThatWereMade,
+    ExpiredPagesDoNotCountUntilTheyAreServed, APageIsPromisedForItsOwnRetentionAfterEachUse,
+    PuttingAgainGivesItsRetentionAndShortensNoPromise, PuttingAnExpiredPageAgainIsNotRefused,
+    EveryOutcomeIsCounted,
     ConcurrentPutsOfOneKeyStoreItOnce, ConcurrentUseServesRightBytesOnly);
 
 }  // namespace emberkv

@@ -53,28 +53,22 @@ Status WriteTextFile(const std::string& directory, const std::string& name, cons
   return SyncPath(directory);
 }
 
-Status WriteFormat(const std::string& directory, uint64_t segment_bytes) {
-  return WriteTextFile(
-      directory, kFormatFile,
-      fmt::format("emberkv store\nversion {}\nsegment_bytes {}\n", kStoreFormatVersion, segment_bytes));
-}
-
-Result<uint64_t> ParseFormat(const std::string& path, const std::string& text) {
+Result<StoreFormat> ParseFormat(const std::string& path, const std::string& text) {
   unsigned version = 0;
   unsigned long long segment_bytes = 0;
   if (std::sscanf(text.c_str(), "emberkv store\nversion %u\n", &version) != 1) {
     return DataLoss(path + ": not the FORMAT file of a store");
   }
-  if (version != kStoreFormatVersion) {
-    return InvalidArgument(fmt::format("{}: the store is of version {}, this build knows version {}", path,
-                                       version, kStoreFormatVersion));
+  if (version < kOldestStoreFormatVersion || version > kStoreFormatVersion) {
+    return InvalidArgument(fmt::format("{}: the store is of version {}, this build knows versions {} to {}", path,
+                                       version, kOldestStoreFormatVersion, kStoreFormatVersion));
   }
   if (std::sscanf(text.c_str(), "emberkv store\nversion %u\nsegment_bytes %llu\n", &version,
                   &segment_bytes) != 2 ||
       segment_bytes == 0 || segment_bytes % kSlotBytes != 0 || segment_bytes / kSlotBytes > UINT32_MAX) {
     return DataLoss(path + ": segment_bytes is missing or no multiple of 4096");
   }
-  return uint64_t{segment_bytes};
+  return StoreFormat{version, segment_bytes};
 }
 
 }  // namespace
@@ -95,16 +89,23 @@ Status PrepareStoreDirectory(const std::string& directory) {
                                      kFormatFile, foreign));
 }
 
-Result<uint64_t> ReadOrWriteFormat(const std::string& directory, uint64_t segment_bytes) {
+Result<StoreFormat> ReadOrWriteFormat(const std::string& directory, uint64_t segment_bytes) {
   const std::string path = directory + "/" + kFormatFile;
   ::unlink((path + kHalfMade).c_str());
   if (::access(path.c_str(), F_OK) != 0) {
     if (errno != ENOENT) return Failed(path);
-    EMBERKV_RETURN_IF_ERROR(WriteFormat(directory, segment_bytes));
-    return segment_bytes;
+    const StoreFormat format{.segment_bytes = segment_bytes};
+    EMBERKV_RETURN_IF_ERROR(WriteFormat(directory, format));
+    return format;
   }
   EMBERKV_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxTextBytes));
   return ParseFormat(path, text);
+}
+
+Status WriteFormat(const std::string& directory, const StoreFormat& format) {
+  return WriteTextFile(
+      directory, kFormatFile,
+      fmt::format("emberkv store\nversion {}\nsegment_bytes {}\n", format.version, format.segment_bytes));
 }
 
 Result<StoreSettings> ReadSettings(const std::string& directory) {

@@ -12,14 +12,21 @@
 
 namespace emberkv {
 
-inline constexpr uint32_t kStoreFormatVersion = 1;
+inline constexpr uint32_t kStoreFormatVersion = 2;
+// Read and upgraded when it is opened.
+inline constexpr uint32_t kOldestStoreFormatVersion = 1;
 
 // Makes the directory if its parent is there. Refuses one that holds other things than a store.
 Status PrepareStoreDirectory(const std::string& directory);
 
-// The segment size of the store; a new one gets `segment_bytes`. Refuses unknown versions. The caller
-// holds the directory's lock.
-Result<uint64_t> ReadOrWriteFormat(const std::string& directory, uint64_t segment_bytes);
+struct StoreFormat {
+  uint32_t version = kStoreFormatVersion;
+  uint64_t segment_bytes = 0;
+};
+// That of the store; a new one gets `segment_bytes`. Refuses unknown versions. The caller of either holds the
+// directory's lock.
+Result<StoreFormat> ReadOrWriteFormat(const std::string& directory, uint64_t segment_bytes);
+Status WriteFormat(const std::string& directory, const StoreFormat& format);
 
 // What may change each time the store is opened.
 struct StoreSettings {

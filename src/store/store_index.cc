@@ -25,6 +25,8 @@ constexpr char kPageRow = 'P';     // key: PageEntry
 constexpr char kMemberRow = 'M';   // segment, slot: key of the page there
 constexpr char kTenantRow = 'T';   // tenant, key: nothing
 constexpr char kSegmentRow = 'S';  // segment: SegmentEntry
+constexpr char kOwnerRow = 'O';    // tenant: TenantEntry
+constexpr char kMissRow = 'R';     // number: MissRow
 constexpr char kMomentRow = 'C';   // DurableMoment
 
 // Small, because all of it counts against the store's budget (log and tables both).
@@ -115,15 +117,18 @@ std::string_view View(const rocksdb::Slice& slice) { return {slice.data(), slice
 
 }  // namespace
 
-uint64_t SegmentEntry::pages() const {
-  uint64_t pages = 0;
-  for (const auto& [deadline_us, sum] : by_deadline) pages += sum.pages;
-  return pages;
+PageSum SumOf(const SumsByDeadline& sums) {
+  PageSum all;
+  for (const auto& [deadline_us, sum] : sums) {
+    all.pages += sum.pages;
+    all.bytes += sum.bytes;
+  }
+  return all;
 }
 
-SegmentEntry::Sum SegmentEntry::PromisedAt(int64_t now_us) const {
-  Sum promised;
-  for (auto it = by_deadline.upper_bound(now_us); it != by_deadline.end(); ++it) {
+PageSum PromisedOf(const SumsByDeadline& sums, int64_t now_us) {
+  PageSum promised;
+  for (auto it = sums.upper_bound(now_us); it != sums.end(); ++it) {
     promised.pages += it->second.pages;
     promised.bytes += it->second.bytes;
   }
@@ -144,7 +149,7 @@ void IndexBatch::PutPage(const BlockHash& key, const PageEntry& entry) {
   (void)rows_->batch.Put(TenantKey(entry.tenant, key), {});
 }
 
-void IndexBatch::ChangeDeadline(const BlockHash& key, const PageEntry& entry) {
+void IndexBatch::ChangePromise(const BlockHash& key, const PageEntry& entry) {
   (void)rows_->batch.Put(DigestKey(kPageRow, key), EncodePageEntry(entry));
 }
 
@@ -160,6 +165,22 @@ void IndexBatch::PutSegment(const SegmentEntry& entry) {
 
 void IndexBatch::RemoveSegment(uint32_t segment) {
   (void)rows_->batch.Delete(NumberKey(kSegmentRow, segment));
+}
+
+void IndexBatch::PutTenant(const TenantEntry& entry) {
+  (void)rows_->batch.Put(DigestKey(kOwnerRow, entry.tenant), EncodeTenantEntry(entry));
+}
+
+void IndexBatch::RemoveTenant(const Digest& tenant) {
+  (void)rows_->batch.Delete(DigestKey(kOwnerRow, tenant));
+}
+
+void IndexBatch::PutMiss(const MissRow& row) {
+  if (row.reason == GetOutcome::kNeverSeen) {
+    (void)rows_->batch.Delete(NumberKey(kMissRow, row.number));
+  } else {
+    (void)rows_->batch.Put(NumberKey(kMissRow, row.number), EncodeMissRow(row));
+  }
 }
 
 void IndexBatch::PutMoment(const DurableMoment& moment) {
@@ -243,6 +264,31 @@ Result<std::vector<SegmentEntry>> StoreIndex::Segments() const {
   }
   EMBERKV_RETURN_IF_ERROR(FromRocks(it->status()));
   return segments;
+}
+
+Result<std::vector<TenantEntry>> StoreIndex::Tenants() const {
+  std::vector<TenantEntry> tenants;
+  const RowsUnder it(database_->db.get(), std::string(1, kOwnerRow));
+  for (; it->Valid(); it->Next()) {
+    const auto tenant = TrailingDigest(View(it->key()));
+    if (!tenant) return DataLoss("index: a tenant row's key is damaged");
+    EMBERKV_ASSIGN_OR_RETURN(TenantEntry entry, DecodeTenantEntry(*tenant, View(it->value())));
+    tenants.push_back(std::move(entry));
+  }
+  EMBERKV_RETURN_IF_ERROR(FromRocks(it->status()));
+  return tenants;
+}
+
+Result<std::vector<MissRow>> StoreIndex::Misses() const {
+  std::vector<MissRow> rows;
+  const RowsUnder it(database_->db.get(), std::string(1, kMissRow));
+  for (; it->Valid(); it->Next()) {
+    if (it->key().size() != 5) continue;
+    const Result<MissRow> row = DecodeMissRow(NumberOfKey(View(it->key())), View(it->value()));
+    if (row.ok()) rows.push_back(*row);
+  }
+  EMBERKV_RETURN_IF_ERROR(FromRocks(it->status()));
+  return rows;
 }
 
 Result<std::optional<DurableMoment>> StoreIndex::Moment() const {

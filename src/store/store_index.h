@@ -1,6 +1,6 @@
-// The local store's index: where each page lies, until when it is promised, what each segment holds, and
-// what time it is. Kept in RocksDB, whose transactions and recovery it relies on; no RocksDB type leaves
-// this file's .cc, and its errors become Status.
+// The local store's index: where each page lies, until when it is promised, what each segment and each tenant
+// holds, why pages are missing, and what time it is. Kept in RocksDB, whose transactions and recovery it relies
+// on; no RocksDB type leaves this file's .cc, and its errors become Status.
 //
 // Row formats are in docs/cache_format.md. Any thread may read; writes are one IndexBatch at a time,
 // serialised by the store.
@@ -18,6 +18,7 @@
 
 #include "base/durable_clock.h"
 #include "base/status.h"
+#include "store/miss_reasons.h"
 #include "store/record_format.h"
 
 namespace emberkv {
@@ -28,28 +29,43 @@ struct PageEntry {
   uint32_t payload_bytes = 0;
   int64_t deadline_us = 0;  // durable time
   Digest tenant;
+  int64_t retention_us = 0;  // the page's own; 0: the store's
 
   uint64_t record_bytes() const { return RecordBytes(num_tokens, payload_bytes); }
   bool operator==(const PageEntry&) const = default;
 };
 
-// A segment and the sum of its pages by deadline. Deadlines are coarse, so the sums are few.
-struct SegmentEntry {
-  struct Sum {
-    uint64_t pages = 0;
-    uint64_t bytes = 0;  // records, padding included
-    bool operator==(const Sum&) const = default;
-  };
+struct PageSum {
+  uint64_t pages = 0;
+  uint64_t bytes = 0;  // records, padding included
+  bool operator==(const PageSum&) const = default;
+};
+// Deadlines are coarse, so the sums are few. None is empty.
+using SumsByDeadline = std::map<int64_t, PageSum>;
 
+PageSum SumOf(const SumsByDeadline& sums);
+PageSum PromisedOf(const SumsByDeadline& sums, int64_t now_us);  // of pages whose deadline is later
+
+// A segment and what lies in it.
+struct SegmentEntry {
   uint32_t segment = 0;
   uint32_t filled_slots = 0;  // written in this generation; the rest is free
   uint64_t generation = 1;
-  std::map<int64_t, Sum> by_deadline;  // no empty sums
+  SumsByDeadline by_deadline;
 
-  uint64_t pages() const;
-  Sum PromisedAt(int64_t now_us) const;  // of pages whose deadline is later
+  uint64_t pages() const { return SumOf(by_deadline).pages; }
+  PageSum PromisedAt(int64_t now_us) const { return PromisedOf(by_deadline, now_us); }
   int64_t last_deadline_us() const { return by_deadline.empty() ? 0 : by_deadline.rbegin()->first; }
   bool operator==(const SegmentEntry&) const = default;
+};
+
+// A tenant and what it has.
+struct TenantEntry {
+  Digest tenant;
+  int64_t longest_retention_us = 0;  // that a page had of its own since the tenant last had none
+  SumsByDeadline by_deadline;
+
+  bool operator==(const TenantEntry&) const = default;
 };
 
 // Values of rows. What Decode refuses is not a value of this version.
@@ -57,6 +73,10 @@ std::string EncodePageEntry(const PageEntry& entry);
 Result<PageEntry> DecodePageEntry(std::string_view value);
 std::string EncodeSegmentEntry(const SegmentEntry& entry);
 Result<SegmentEntry> DecodeSegmentEntry(uint32_t segment, std::string_view value);
+std::string EncodeTenantEntry(const TenantEntry& entry);
+Result<TenantEntry> DecodeTenantEntry(const Digest& tenant, std::string_view value);
+std::string EncodeMissRow(const MissRow& row);  // of one that is not empty
+Result<MissRow> DecodeMissRow(uint32_t number, std::string_view value);
 std::string EncodeMoment(const DurableMoment& moment);
 Result<DurableMoment> DecodeMoment(std::string_view value);
 
@@ -67,10 +87,14 @@ class IndexBatch {
   ~IndexBatch();
 
   void PutPage(const BlockHash& key, const PageEntry& entry);
-  void ChangeDeadline(const BlockHash& key, const PageEntry& entry);  // the rest is as it was
+  // All but deadline and retention is as it was.
+  void ChangePromise(const BlockHash& key, const PageEntry& entry);
   void RemovePage(const BlockHash& key, const PageEntry& entry);
   void PutSegment(const SegmentEntry& entry);
   void RemoveSegment(uint32_t segment);
+  void PutTenant(const TenantEntry& entry);
+  void RemoveTenant(const Digest& tenant);
+  void PutMiss(const MissRow& row);  // removes an empty one
   void PutMoment(const DurableMoment& moment);
 
  private:
@@ -90,6 +114,8 @@ class StoreIndex {
   // In the order of `keys`; an entry that cannot be read is not there.
   std::vector<std::optional<PageEntry>> Find(std::span<const BlockHash> keys) const;
   Result<std::vector<SegmentEntry>> Segments() const;
+  Result<std::vector<TenantEntry>> Tenants() const;
+  Result<std::vector<MissRow>> Misses() const;  // those that can be read
   Result<std::optional<DurableMoment>> Moment() const;
 
   // What lies in a segment, by slot, and what belongs to a tenant, by key.

@@ -1,14 +1,21 @@
 // The values of index rows as bytes.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 
+#include "store/kv_store.h"
 #include "store/store_index.h"
 
 namespace emberkv {
 namespace {
 
 constexpr uint8_t kRowVersion = 1;
+constexpr uint8_t kOwnRetentionVersion = 2;  // of rows of pages that have a retention of their own
+// By number; the numbers are part of the format.
+constexpr GetOutcome kMissReasons[] = {GetOutcome::kNeverSeen, GetOutcome::kExpired, GetOutcome::kRefused,
+                                       GetOutcome::kQuarantined};
 constexpr size_t kMaxBootIdBytes = 255;
 
 template <class T>
@@ -51,11 +58,34 @@ Status Refused(const char* row, uint8_t version) {
   return DataLoss(fmt::format("index: {} row is damaged", row));
 }
 
+void AppendSums(const SumsByDeadline& sums, std::string* out) {
+  for (const auto& [deadline_us, sum] : sums) {
+    Append(*out, deadline_us);
+    Append(*out, sum.pages);
+    Append(*out, sum.bytes);
+  }
+}
+
+// The rest of the row, as far as it is sound.
+SumsByDeadline TakeSums(Row* row, bool* is_sound) {
+  SumsByDeadline sums;
+  while (!row->rest().empty()) {
+    const auto deadline_us = row->Take<int64_t>();
+    PageSum sum;
+    sum.pages = row->Take<uint64_t>();
+    sum.bytes = row->Take<uint64_t>();
+    *is_sound = sum.pages > 0 && (sums.empty() || deadline_us > sums.rbegin()->first);
+    if (!*is_sound) break;
+    sums.emplace_hint(sums.end(), deadline_us, sum);
+  }
+  return sums;
+}
+
 }  // namespace
 
 std::string EncodePageEntry(const PageEntry& entry) {
   std::string out;
-  Append(out, kRowVersion);
+  Append(out, entry.retention_us == 0 ? kRowVersion : kOwnRetentionVersion);
   Append(out, entry.place.segment);
   Append(out, entry.place.slot);
   Append(out, entry.place.generation);
@@ -63,6 +93,7 @@ std::string EncodePageEntry(const PageEntry& entry) {
   Append(out, entry.payload_bytes);
   Append(out, entry.deadline_us);
   Append(out, entry.tenant);
+  if (entry.retention_us != 0) Append(out, entry.retention_us);
   return out;
 }
 
@@ -77,7 +108,13 @@ Result<PageEntry> DecodePageEntry(std::string_view value) {
   entry.payload_bytes = row.Take<uint32_t>();
   entry.deadline_us = row.Take<int64_t>();
   entry.tenant = row.Take<Digest>();
-  if (version != kRowVersion || !row.is_whole()) return Refused("page", version);
+  if (version == kOwnRetentionVersion) {
+    entry.retention_us = row.Take<int64_t>();
+    if (entry.retention_us <= 0 || entry.retention_us > kMaxRetention.count()) return Refused("page", kRowVersion);
+  } else if (version != kRowVersion) {
+    return Refused("page", version);
+  }
+  if (!row.is_whole()) return Refused("page", kRowVersion);
   return entry;
 }
 
@@ -86,11 +123,7 @@ std::string EncodeSegmentEntry(const SegmentEntry& entry) {
   Append(out, kRowVersion);
   Append(out, entry.filled_slots);
   Append(out, entry.generation);
-  for (const auto& [deadline_us, sum] : entry.by_deadline) {
-    Append(out, deadline_us);
-    Append(out, sum.pages);
-    Append(out, sum.bytes);
-  }
+  AppendSums(entry.by_deadline, &out);
   return out;
 }
 
@@ -101,17 +134,55 @@ Result<SegmentEntry> DecodeSegmentEntry(uint32_t segment, std::string_view value
   entry.segment = segment;
   entry.filled_slots = row.Take<uint32_t>();
   entry.generation = row.Take<uint64_t>();
-  while (version == kRowVersion && !row.rest().empty()) {
-    const auto deadline_us = row.Take<int64_t>();
-    SegmentEntry::Sum sum;
-    sum.pages = row.Take<uint64_t>();
-    sum.bytes = row.Take<uint64_t>();
-    const bool follows = entry.by_deadline.empty() || deadline_us > entry.last_deadline_us();
-    if (sum.pages == 0 || !follows) return Refused("segment", version);
-    entry.by_deadline.emplace_hint(entry.by_deadline.end(), deadline_us, sum);
-  }
-  if (version != kRowVersion || !row.is_whole()) return Refused("segment", version);
+  bool is_sound = version == kRowVersion;
+  if (is_sound) entry.by_deadline = TakeSums(&row, &is_sound);
+  if (!is_sound || !row.is_whole()) return Refused("segment", version);
   return entry;
+}
+
+std::string EncodeTenantEntry(const TenantEntry& entry) {
+  std::string out;
+  Append(out, kRowVersion);
+  Append(out, entry.longest_retention_us);
+  AppendSums(entry.by_deadline, &out);
+  return out;
+}
+
+Result<TenantEntry> DecodeTenantEntry(const Digest& tenant, std::string_view value) {
+  Row row(value);
+  const auto version = row.Take<uint8_t>();
+  TenantEntry entry;
+  entry.tenant = tenant;
+  entry.longest_retention_us = row.Take<int64_t>();
+  bool is_sound = version == kRowVersion && entry.longest_retention_us >= 0 &&
+                  entry.longest_retention_us <= kMaxRetention.count() && !row.rest().empty();
+  if (is_sound) entry.by_deadline = TakeSums(&row, &is_sound);
+  if (!is_sound || !row.is_whole()) return Refused("tenant", version);
+  return entry;
+}
+
+std::string EncodeMissRow(const MissRow& row) {
+  std::string out;
+  Append(out, kRowVersion);
+  Append(out, row.serial);
+  const auto* const reason = std::ranges::find(kMissReasons, row.reason);
+  Append(out, static_cast<uint8_t>(reason - std::begin(kMissReasons)));
+  Append(out, row.key);
+  return out;
+}
+
+Result<MissRow> DecodeMissRow(uint32_t number, std::string_view value) {
+  Row row(value);
+  const auto version = row.Take<uint8_t>();
+  MissRow miss;
+  miss.number = number;
+  miss.serial = row.Take<uint64_t>();
+  const auto reason = row.Take<uint8_t>();
+  miss.key = row.Take<BlockHash>();
+  const bool is_known = reason > 0 && reason < std::size(kMissReasons);
+  if (version != kRowVersion || !is_known || !row.is_whole()) return Refused("miss", version);
+  miss.reason = kMissReasons[reason];
+  return miss;
 }
 
 std::string EncodeMoment(const DurableMoment& moment) {

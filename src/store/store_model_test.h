@@ -1,5 +1,6 @@
 // A randomized test of any store against a simple model: for every page, whether and until when it
-// is promised, and as what it may be missed. Takes a harness of store/store_contract.h:
+// is promised, and as what it may be missed; for every tenant, what it has and whether its limit may be what
+// refuses a page. Takes a harness of store/store_contract.h:
 //
 //   TEST(LocalStore, AgreesWithTheModel) { RunStoreModel<LocalHarness>(kModelTestTime); }
 //
@@ -11,6 +12,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <iterator>
 #include <random>
 #include <set>
 #include <string>
@@ -48,10 +50,12 @@ class StoreModel {
 
  private:
   static constexpr uint64_t kTenants = 4;
+  static constexpr size_t kLimitPages = 4;
 
   struct State {
     bool is_stored = false;  // put and, as far as is known, still there: for sure while promised
     bool is_damaged = false;
+    int64_t retention_us = 0;
     int64_t promised_until_us = 0;
     std::set<GetOutcome> may_miss_as = {GetOutcome::kNeverSeen};
   };
@@ -59,8 +63,39 @@ class StoreModel {
   bool IsPromised(const State& state) const {
     return state.is_stored && now_us_ < state.promised_until_us;
   }
+  // Compaction reads pages, and so may quarantine a damaged one before anybody asks for it.
+  static bool MayBeFoundOut(const State& state) { return state.is_stored && state.is_damaged; }
   bool MustHit(const State& state) const { return IsPromised(state) && !state.is_damaged; }
-  void Promise(State& state) { state.promised_until_us = now_us_ + kRetentionUs; }
+  void Promise(State& state) {
+    state.promised_until_us = std::max(state.promised_until_us, now_us_ + state.retention_us);
+  }
+  void Promise(State& state, const StoreLimits& limits) {
+    state.retention_us = limits.retention.count() > 0 ? limits.retention.count() : kRetentionUs;
+    Promise(state);
+  }
+
+  // Two tenants have limits; half of all puts bring a retention, shorter or longer than the store's.
+  static bool HasLimit(uint64_t tenant) { return tenant % 2 == 1; }
+  StoreLimits SomeLimits(uint64_t tenant) {
+    const std::chrono::microseconds retentions[] = {{}, {}, kContractRetention / 2, 2 * kContractRetention};
+    return {.max_bytes = HasLimit(tenant) ? kLimitPages * Harness::kStoredPageBytes : 0,
+            .retention = retentions[Below(std::size(retentions))]};
+  }
+
+  // Pages of the tenant that count against its limit: for sure, and at most.
+  size_t LeastPromised(uint64_t tenant) const {
+    size_t pages = 0;
+    for (size_t i = tenant; i < states_.size(); i += kTenants) pages += MustHit(states_[i]);
+    return pages;
+  }
+  size_t MostPromised(uint64_t tenant) const {
+    size_t pages = 0;
+    for (size_t i = tenant; i < states_.size(); i += kTenants) {
+      const int64_t latest_us = states_[i].promised_until_us + 2 * kRetentionUs / 3;
+      pages += states_[i].is_stored && now_us_ < latest_us;
+    }
+    return pages;
+  }
 
   size_t Below(size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random_); }
 
@@ -107,33 +142,51 @@ class StoreModel {
   }
 
   void Put(const std::vector<size_t>& places) {
-    const std::vector<PutOutcome> outcomes = PutPages(harness_.store(), PagesAt(places));
+    std::vector<PageRecord> records;
+    for (const size_t place : places) {
+      records.push_back(pages_[place].Record());
+      records.back().limits = SomeLimits(place % kTenants);
+    }
+    const std::vector<PutOutcome> outcomes = harness_.store().Put(records);
     ASSERT_EQ(outcomes.size(), places.size());
     for (size_t i = 0; i < places.size(); ++i) {
       State& state = states_[places[i]];
+      const uint64_t tenant = places[i] % kTenants;
+      if (outcomes[i] == PutOutcome::kStored && HasLimit(tenant)) {
+        EXPECT_LT(LeastPromised(tenant), kLimitPages) << "stored beyond the limit of tenant " << tenant;
+      }
       switch (outcomes[i]) {
         case PutOutcome::kStored:
           EXPECT_FALSE(MustHit(state)) << "stored, and it was promised to be there already";
           state = {.is_stored = true, .may_miss_as = {GetOutcome::kExpired}};
-          Promise(state);
+          Promise(state, records[i].limits);
           ++stored_;
           break;
         case PutOutcome::kAlreadyThere:
           EXPECT_TRUE(state.is_stored) << "already there, and nobody stored it";
-          Promise(state);
+          Promise(state, records[i].limits);
           ++already_there_;
           break;
         case PutOutcome::kRefusedFull:
+        case PutOutcome::kRefusedTenantFull:
           EXPECT_FALSE(MustHit(state)) << "refused, and it was promised to be there already";
-          state.is_stored = false;
           // What is quarantined may go on being known as that.
+          if (MayBeFoundOut(state)) state.may_miss_as.insert(GetOutcome::kQuarantined);
+          state.is_stored = false;
           std::erase_if(state.may_miss_as, [](auto o) { return o != GetOutcome::kQuarantined; });
           state.may_miss_as.insert(GetOutcome::kRefused);
-          ++refused_;
+          ++(outcomes[i] == PutOutcome::kRefusedFull ? refused_ : refused_tenant_);
           break;
         default:
           ADD_FAILURE() << PutOutcomeName(outcomes[i]);
       }
+    }
+    // Pages that are there already may be promised again before the others are looked at.
+    for (size_t i = 0; i < places.size(); ++i) {
+      if (outcomes[i] != PutOutcome::kRefusedTenantFull) continue;
+      const uint64_t tenant = places[i] % kTenants;
+      EXPECT_TRUE(HasLimit(tenant));
+      EXPECT_GE(MostPromised(tenant), kLimitPages) << "refused below the limit of tenant " << tenant;
     }
   }
 
@@ -152,9 +205,11 @@ class StoreModel {
         state = {.may_miss_as = {GetOutcome::kQuarantined}};
         ++corrupt_;
       } else {
-        EXPECT_FALSE(IsPromised(state)) << "promised, and " << GetOutcomeName(outcome);
-        EXPECT_TRUE(state.may_miss_as.contains(outcome))
+        const bool is_found_out = MayBeFoundOut(state) && outcome == GetOutcome::kQuarantined;
+        EXPECT_TRUE(is_found_out || !IsPromised(state)) << "promised, and " << GetOutcomeName(outcome);
+        EXPECT_TRUE(is_found_out || state.may_miss_as.contains(outcome))
             << "unexpected " << GetOutcomeName(outcome);
+        if (is_found_out) state.may_miss_as = {GetOutcome::kQuarantined};
         state.is_stored = false;
         ++misses_;
       }
@@ -215,9 +270,7 @@ class StoreModel {
   void Reopen() {
     if constexpr (requires { harness_.Reopen(Reboot::kNo); }) {
       harness_.Reopen(Below(2) == 0 ? Reboot::kYes : Reboot::kNo);
-      // Why pages are missing need not survive.
-      for (State& state : states_) state.may_miss_as.insert(GetOutcome::kNeverSeen);
-      stored_ = already_there_ = refused_ = hits_ = misses_ = corrupt_ = 0;
+      stored_ = already_there_ = refused_ = refused_tenant_ = hits_ = misses_ = corrupt_ = 0;
     }
   }
 
@@ -230,9 +283,25 @@ class StoreModel {
     EXPECT_EQ(stats.puts_stored, stored_);
     EXPECT_EQ(stats.puts_already_there, already_there_);
     EXPECT_EQ(stats.puts_refused_full, refused_);
+    EXPECT_EQ(stats.puts_refused_tenant_full, refused_tenant_);
+    CheckTenants(stats);
     EXPECT_EQ(stats.get_hits, hits_);
     EXPECT_EQ(stats.get_misses, misses_);
     EXPECT_EQ(stats.get_corrupt, corrupt_);
+  }
+
+  void CheckTenants(const StoreStats& stats) {
+    TenantSum all;
+    for (uint64_t tenant = 0; tenant < kTenants; ++tenant) {
+      const TenantSum sum = SumOf(harness_.store(), tenant);
+      EXPECT_EQ(sum.bytes, sum.pages * Harness::kStoredPageBytes);
+      EXPECT_GE(sum.promised_bytes, LeastPromised(tenant) * Harness::kStoredPageBytes);
+      EXPECT_LE(sum.promised_bytes, MostPromised(tenant) * Harness::kStoredPageBytes);
+      all.pages += sum.pages;
+      all.promised_bytes += sum.promised_bytes;
+    }
+    EXPECT_EQ(all.pages, stats.pages);
+    EXPECT_EQ(all.promised_bytes, stats.promised_bytes);
   }
 
   std::mt19937_64 random_;
@@ -243,6 +312,7 @@ class StoreModel {
   uint64_t stored_ = 0;
   uint64_t already_there_ = 0;
   uint64_t refused_ = 0;
+  uint64_t refused_tenant_ = 0;
   uint64_t hits_ = 0;
   uint64_t misses_ = 0;
   uint64_t corrupt_ = 0;

@@ -184,6 +184,22 @@ TEST_F(PageCacheTest, Case_Q11_AFullStoreRefusesAndIsTold) {
   EXPECT_EQ(hit.miss_reason, MissReason::kRefused);
 }
 
+TEST_F(PageCacheTest, WhatATenantMayKeepHoldsForTheStoreAndNotForMemory) {
+  Make(8);
+  const Prompt prompt(1, 3);
+  const uint64_t page_bytes = MemoryStore::StoredBytes(kBlock, kPageBytes);
+  SealBlocks(&*cache_, prompt, 0, 3,
+             {.limits = {.max_bytes = 2 * page_bytes, .retention = std::chrono::hours(200)}});
+  ASSERT_TRUE(cache_->Flush(kForever));
+  const PageCacheStats stats = cache_->stats();
+  EXPECT_EQ(stats.writes.outcomes[static_cast<size_t>(PutOutcome::kRefusedTenantFull)], 1u);
+  EXPECT_EQ(cache_->Lookup(prompt.chain()).num_blocks(), 3u);
+  EvictAll();
+  EXPECT_EQ(ReasonFor(prompt), MissReason::kRefused);
+  clock_.Advance(199 * kHourUs);
+  EXPECT_EQ(store_->Stats().promised_bytes, 2 * page_bytes);
+}
+
 TEST_F(PageCacheTest, ServingFromMemoryExtendsThePromiseOfTheStore) {
   Make(8, MemoryStore::StoredBytes(kBlock, kPageBytes));
   const Prompt prompt(1, 1);

@@ -296,6 +296,44 @@ TEST(Reuse, ARestartedEngineResumesFromTheStore) {
 }
 
 // Case R05: concurrent requests for one cold prefix compute it once.
+TEST(Reuse, ATenantStoresNoMoreThanItMay) {
+  const auto dir = std::filesystem::path(::testing::TempDir()) / "emberkv_reuse_limits";
+  std::filesystem::remove_all(dir);
+  const Source model = SmallModels().front();
+  EngineOptions options = OptionsFor(model, true);
+  options.store_dir = dir.string();
+  options.store_budget_bytes = uint64_t{256} << 20;
+  SessionOptions acme;
+  acme.tenant.name = "acme";
+  const auto run = [&](const Engine& engine, const SessionOptions& session_options) {
+    const auto session = engine.OpenSession(session_options);
+    EXPECT_TRUE(session.ok());
+    EXPECT_TRUE(PrefillAs(**session, First(model, 900), ReplayMode::kBounded).ok());
+    EXPECT_TRUE(engine.Flush(std::chrono::seconds(60)));
+    return (*session)->stats().reuse;
+  };
+  {
+    const auto engine = LoadTiny(options);
+    ASSERT_NE(engine, nullptr);
+    run(*engine, {});  // the local user, who has no limit
+    const TenantSum local = engine->StoredBy("");
+    ASSERT_EQ(local.pages, 7u);
+    acme.limits = {.max_bytes = 3 * local.bytes / local.pages, .retention = std::chrono::hours(1)};
+    run(*engine, acme);
+    EXPECT_EQ(engine->StoredBy("acme").pages, 3u);
+    EXPECT_EQ(engine->StoredBy("acme").promised_bytes, acme.limits.max_bytes);
+    EXPECT_EQ(engine->cache_stats().store->puts_refused_tenant_full, 4u);
+    EXPECT_EQ(engine->StoredBy("nobody").pages, 0u);
+  }
+  const auto engine = LoadTiny(options);
+  ASSERT_NE(engine, nullptr);
+  EXPECT_EQ(engine->StoredBy("acme").pages, 3u);
+  const ReuseStats reuse = run(*engine, acme);
+  EXPECT_EQ(reuse.store_blocks, 3);
+  EXPECT_EQ(engine->StoredBy("acme").pages, 3u);
+  std::filesystem::remove_all(dir);
+}
+
 TEST(Reuse, ManyRequestsForOneColdPrefixComputeItOnce) {
   const Source model = SmallModels()[0];
   const auto engine = LoadTiny(OptionsFor(model, true));

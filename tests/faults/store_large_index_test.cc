@@ -1,8 +1,10 @@
-// A store whose index holds a million pages: opening it and serving the first of them reads little of it.
+// A store whose index holds a million pages and remembers many that are gone: opening it and serving the first
+// of them reads little of it.
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,6 +19,7 @@ namespace {
 
 constexpr uint64_t kRows = 1'000'000;
 constexpr uint64_t kRowsPerCommit = 5000;
+constexpr uint32_t kMisses = 16'384;
 constexpr size_t kPayloadBytes = 4000;
 
 // Evenly spread over all keys, and ascending, so that a million rows are written in seconds.
@@ -44,11 +47,14 @@ void AddRows(const std::string& directory, PageEntry entry) {
     }
     ASSERT_TRUE(index->Commit(batch).ok());
   }
-  SegmentEntry::Sum& sum = segment.by_deadline[entry.deadline_us];
+  PageSum& sum = segment.by_deadline[entry.deadline_us];
   sum.pages += kRows;
   sum.bytes += kRows * entry.record_bytes();
   IndexBatch batch;
   batch.PutSegment(segment);
+  for (uint32_t i = 0; i < kMisses; ++i) {
+    batch.PutMiss({.number = i, .serial = i, .reason = GetOutcome::kQuarantined, .key = Sha256(std::to_string(i))});
+  }
   ASSERT_TRUE(index->Commit(batch).ok());
 }
 
@@ -75,6 +81,7 @@ TEST(StoreWithAMillionPages, OpensAndServesTheRightPage) {
   std::printf("%lu pages: open %.1f ms, first hit after %.1f ms\n", kRows + 1, open_ms, MillisSince(begin));
 
   EXPECT_EQ(store->Stats().pages, kRows + 1);
+  EXPECT_EQ(store->Stats().quarantined, kMisses);
   EXPECT_EQ(ReadPage(*store, pages[1]), GetOutcome::kNeverSeen);
   std::vector<BlockHash> keys = {KeyOfRow(0), KeyOfRow(kRows / 2), KeyOfRow(kRows - 1), KeyOfRow(kRows)};
   EXPECT_EQ(store->Contains(keys), (std::vector<bool>{true, true, true, false}));

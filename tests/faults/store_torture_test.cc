@@ -38,6 +38,9 @@ const std::vector<std::string> kPoints = {
     "expire.after_index",  "segment.before_index", "empty.before_index",  "empty.after_index",
     "compact.before_write", "compact.after_write",  "compact.after_sync",  "compact.after_index",
 };
+// These are passed by a store of version 1.
+const std::vector<std::string> kUpgradePoints = {"upgrade.before_index", "upgrade.after_index",
+                                                 "upgrade.after_format"};
 constexpr int kKillsPerPoint = 2;
 constexpr int kTriesPerPoint = 30;
 constexpr int kRandomKills = 20;
@@ -79,6 +82,12 @@ class Torture {
     ReadJournal(orders.journal);
     Verify();
     return is_killed;
+  }
+
+  // Of a store that keeps what it holds, but no retention of a page's own: version 1 knew none.
+  void Downgrade() {
+    for (const uint64_t tenant : {1, 2}) Forget(tenant);
+    MakeVersion1(directory_.path() + "/store");
   }
 
   const Tally& tally() const { return tally_; }
@@ -125,7 +134,17 @@ class Torture {
   }
 
   void Promise(uint64_t number, int64_t time_us) {
-    pages_[number] = {.promised_until_us = time_us + kTortureRetention.count(), .is_erased = false};
+    const int64_t own_us = TortureLimitsOf(TortureTenantOf(number)).own_retention_us();
+    const int64_t retention_us = own_us > 0 ? own_us : kTortureRetention.count();
+    pages_[number] = {.promised_until_us = time_us + retention_us, .is_erased = false};
+  }
+
+  void Forget(uint64_t tenant) {
+    FakeClock clock;
+    clock.SetMonotonic(now_us_);
+    const auto store = LocalStore::Open(TortureOptions(directory_.path() + "/store"), &clock).value();
+    ASSERT_TRUE(store->EraseTenant(TestTenant(tenant)).ok());
+    Erase(tenant, true);
   }
 
   void Erase(uint64_t tenant, bool is_done) {
@@ -160,6 +179,26 @@ class Torture {
     for (size_t i = 0; i < numbers.size(); ++i) Judge(numbers[i], outcomes[i]);
     tally_.evicted_before_deadline += store->Stats().evicted_before_deadline;
     EXPECT_LE(store->Stats().used_bytes, store->Stats().budget_bytes);
+    VerifyTenants(*store);
+  }
+
+  // What tenants are said to have is what is there.
+  static void VerifyTenants(LocalStore& store) {
+    std::map<Digest, TenantSum> counted;
+    const auto pages = store.List({}, 1 << 20);
+    ASSERT_TRUE(pages.ok());
+    for (const auto& [key, page] : *pages) {
+      TenantSum& sum = counted[page.tenant];
+      ++sum.pages;
+      sum.bytes += page.record_bytes();
+      if (page.deadline_us > store.durable_now_us()) sum.promised_bytes += page.record_bytes();
+    }
+    EXPECT_EQ(store.Stats().tenants.size(), counted.size());
+    for (const TenantSum& told : store.Stats().tenants) {
+      TenantSum right = counted[told.tenant];
+      right.tenant = told.tenant;
+      EXPECT_EQ(told, right);
+    }
   }
 
   void Judge(uint64_t number, GetOutcome outcome) {
@@ -192,6 +231,11 @@ TEST(StoreTorture, NothingAcknowledgedIsLostAndNothingWrongIsServed) {
       if (::testing::Test::HasFailure()) return;
     }
     EXPECT_EQ(kills, kKillsPerPoint) << point << " was not passed often enough";
+  }
+  for (const std::string& point : kUpgradePoints) {
+    torture.Downgrade();
+    EXPECT_TRUE(torture.Kill(point, 1, 0)) << point;
+    if (::testing::Test::HasFailure()) return;
   }
   std::mt19937_64 random(1);
   for (int i = 0; i < kRandomKills && !::testing::Test::HasFailure(); ++i) {

@@ -87,7 +87,12 @@ class Child {
       numbers.push_back(next_page_++);
       pages.push_back(MakeTestPage(numbers.back(), kTorturePayloadBytes, TortureTenantOf(numbers.back())));
     }
-    const std::vector<PutOutcome> outcomes = PutPages(*store_, pages);
+    std::vector<PageRecord> records;
+    for (size_t i = 0; i < pages.size(); ++i) {
+      records.push_back(pages[i].Record());
+      records.back().limits = TortureLimitsOf(TortureTenantOf(numbers[i]));
+    }
+    const std::vector<PutOutcome> outcomes = store_->Put(records);
     for (size_t i = 0; i < numbers.size(); ++i) {
       if (outcomes[i] == PutOutcome::kStored) NotePage('S', numbers[i]);
       if (outcomes[i] == PutOutcome::kAlreadyThere) NotePage('H', numbers[i]);

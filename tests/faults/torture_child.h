@@ -22,8 +22,16 @@ namespace emberkv {
 inline constexpr size_t kTorturePayloadBytes = 8000;
 inline constexpr std::chrono::microseconds kTortureRetention = std::chrono::hours(72);
 inline constexpr uint64_t kTortureTenants = 8;
+inline constexpr uint64_t kTortureTenantPages = 4;
 
 inline uint64_t TortureTenantOf(uint64_t page) { return page % kTortureTenants; }
+// Two have a retention of their own, and one a limit of a few pages.
+inline StoreLimits TortureLimitsOf(uint64_t tenant) {
+  if (tenant == 1) return {.retention = kTortureRetention * 2};
+  if (tenant == 2) return {.retention = kTortureRetention / 2};
+  if (tenant == 3) return {.max_bytes = kTortureTenantPages * RecordBytes(128, kTorturePayloadBytes)};
+  return {};
+}
 LocalStoreOptions TortureOptions(const std::string& directory);
 
 struct TortureOrders {

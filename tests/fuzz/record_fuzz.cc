@@ -46,6 +46,10 @@ void FuzzRows(std::string_view bytes) {
   if (const auto segment = DecodeSegmentEntry(7, bytes); segment.ok()) {
     Require(EncodeSegmentEntry(*segment) == bytes);
   }
+  if (const auto tenant = DecodeTenantEntry({}, bytes); tenant.ok()) {
+    Require(EncodeTenantEntry(*tenant) == bytes);
+  }
+  if (const auto miss = DecodeMissRow(3, bytes); miss.ok()) Require(EncodeMissRow(*miss) == bytes);
   if (const auto moment = DecodeMoment(bytes); moment.ok()) Require(EncodeMoment(*moment) == bytes);
 }
 

@@ -168,6 +168,27 @@ class Tenants(ServeTest):
         until(lambda: "the old keys stay in use" in server.log(), "the bad file is logged")
         self.assertEqual(server.get("/v1/models", key="key-c").status, 200)
 
+    def test_what_a_tenant_may_store_holds_for_requests_after_sighup(self):
+        server = self.start("--keys", self.keys_file(ops={"max_stored_bytes": 1, "retention": "1h"}),
+                            "--store", self.path("store"))
+
+        def stats():
+            return server.get("/v1/cache/stats", key="key-ops").json
+
+        server.post(COMPLETIONS, {"prompt": long_prompt(1, 600), "max_tokens": 1}, key="key-ops")
+        until(lambda: stats()["tiers"]["store"]["puts_refused_tenant_full"] == 4, "its blocks are refused")
+        self.assertEqual(stats()["tenant"], {"name": "ops", "pages": 0, "bytes": 0, "promised_bytes": 0,
+                                             "max_stored_bytes": 1, "retention_seconds": 3600})
+        server.post(COMPLETIONS, {"prompt": long_prompt(1, 600), "max_tokens": 1}, key="key-a")
+        until(lambda: stats()["tiers"]["store"]["puts_stored"] == 4, "another tenant's are not")
+
+        self.keys_file(ops={"max_stored_bytes": 1 << 30})
+        server.signal(signal.SIGHUP)
+        until(lambda: stats()["tenant"]["max_stored_bytes"] == 1 << 30, "the new limit is read")
+        server.post(COMPLETIONS, {"prompt": long_prompt(2, 600), "max_tokens": 1}, key="key-ops")
+        until(lambda: stats()["tenant"]["pages"] == 4, "the next request's blocks are stored")
+        self.assertEqual(stats()["tenant"]["bytes"], stats()["tenant"]["promised_bytes"])
+
     def test_one_sees_only_ones_own_requests(self):
         server = self.start("--keys", self.keys_file(), "--max-running", "1")
 
