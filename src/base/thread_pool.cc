@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 namespace emberkv {
 namespace {
@@ -35,7 +36,14 @@ void ThreadPool::RunShare(const Loop& loop, int thread) {
   for (;;) {
     const int64_t begin = next_.fetch_add(loop.grain, std::memory_order_relaxed);
     if (begin >= loop.n) return;
-    (*loop.body)(begin, std::min(loop.n, begin + loop.grain), thread);
+    try {
+      (*loop.body)(begin, std::min(loop.n, begin + loop.grain), thread);
+    } catch (...) {
+      next_.store(loop.n, std::memory_order_relaxed);  // the rest of the loop is not begun
+      std::lock_guard lock(mutex_);
+      if (failure_ == nullptr) failure_ = std::current_exception();
+      return;
+    }
   }
 }
 
@@ -62,6 +70,7 @@ void ThreadPool::ParallelFor(int64_t n, int64_t grain, const Body& body) {
   LookFor([this] { return busy_workers_ == 0; });
   std::unique_lock lock(mutex_);
   work_done_.wait(lock, [this] { return busy_workers_ == 0; });
+  if (failure_ != nullptr) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
 void ThreadPool::WorkerMain(int thread) {

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -29,7 +30,8 @@ class ThreadPool {
 
   // Calls body(begin, end, thread) for half-open ranges that cover [0, n) once, each at most `grain`
   // long; `thread` is below num_threads() and no two calls with equal `thread` overlap, so it can
-  // index per-thread scratch. n <= grain runs in place as one call.
+  // index per-thread scratch. n <= grain runs in place as one call. What a call throws, the first if there
+  // are several, is thrown here when no call runs any more; the ranges after it may not have been run.
   using Body = std::function<void(int64_t begin, int64_t end, int thread)>;
   void ParallelFor(int64_t n, int64_t grain, const Body& body);
 
@@ -53,6 +55,7 @@ class ThreadPool {
   std::atomic<int> busy_workers_{0};
   std::atomic<bool> stopping_{false};
   std::atomic<int64_t> next_{0};
+  std::exception_ptr failure_;  // guarded by mutex_
 
   std::vector<std::thread> workers_;  // last: started after the rest exists
 };

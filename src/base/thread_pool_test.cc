@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -51,6 +52,18 @@ TEST(ThreadPool, LoopsThatFollowCloselyOrLateAreAllCovered) {
     });
   }
   for (const int count : counts) EXPECT_EQ(count, 20'000);
+}
+
+TEST(ThreadPool, WhatABodyThrowsReachesTheCallerAndTheNextLoopRuns) {
+  ThreadPool pool(3);
+  for (int loop = 0; loop < 200; ++loop) {
+    EXPECT_THROW(pool.ParallelFor(50, 1, [&](int64_t begin, int64_t, int) {
+      if (begin == loop % 50) throw std::bad_alloc();
+    }), std::bad_alloc);
+    std::atomic<int> calls = 0;
+    pool.ParallelFor(50, 1, [&](int64_t, int64_t, int) { ++calls; });
+    EXPECT_EQ(calls, 50);
+  }
 }
 
 }  // namespace

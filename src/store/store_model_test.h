@@ -245,6 +245,7 @@ class StoreModel {
       State& state = states_[i];
       least += MustHit(state) ? 1 : 0;
       most += state.is_stored ? 1 : 0;
+      if (MayBeFoundOut(state)) state.may_miss_as.insert(GetOutcome::kQuarantined);
       state.is_stored = false;
       state.may_miss_as.insert(GetOutcome::kNeverSeen);
     }
