@@ -1,13 +1,13 @@
 #include "bench/machine_facts.h"
 
 #include <fmt/chrono.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <fstream>
 #include <thread>
 
 #include "base/isa.h"
+#include "base/machine_memory.h"
 
 namespace emberkv {
 namespace {
@@ -35,7 +35,7 @@ MachineFacts FactsOfThisMachine() {
   facts.date = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now())));
   facts.cpu = FieldOf("/proc/cpuinfo", "model name");
   facts.cores = static_cast<int>(std::thread::hardware_concurrency());
-  facts.memory_bytes = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  facts.memory_bytes = MachineMemoryBytes();
   facts.isa = IsaName(ActiveIsa());
 #if defined(__clang__)
   facts.compiler = "clang " __clang_version__;

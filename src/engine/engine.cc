@@ -1,7 +1,6 @@
 #include "engine/engine.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -9,6 +8,7 @@
 #include <utility>
 
 #include "base/isa.h"
+#include "base/machine_memory.h"
 #include "base/mapped_file.h"
 #include "engine/engine_parts.h"
 #include "engine/late_work.h"
@@ -179,12 +179,10 @@ uint64_t ScratchOf(const ModelConfig& config, const CacheLayout& layout, int row
 
 // What the machine has beside page pool, windows, scratch and a reserve.
 Result<uint64_t> DefaultWeightMemory(const EngineParts& parts, uint64_t scratch_bytes) {
-  const long pages = sysconf(_SC_PHYS_PAGES);
-  const long page_bytes = sysconf(_SC_PAGESIZE);
-  if (pages <= 0 || page_bytes <= 0) {
+  const uint64_t machine = MachineMemoryBytes();
+  if (machine == 0) {
     return Unavailable("the system does not tell its memory size; give the weights a budget");
   }
-  const uint64_t machine = static_cast<uint64_t>(pages) * static_cast<uint64_t>(page_bytes);
   const uint64_t taken = parts.cache->pool()->stats().capacity_bytes() + parts.windows->stats().budget_bytes +
                          scratch_bytes + machine / kReserveShare;
   return machine - std::min(machine, taken);

@@ -57,7 +57,7 @@ Result<std::vector<ExpertWeights>> ReadExperts(const Checkpoint& checkpoint, int
         Result<PackedMatrix> matrix = ReadMatrix(checkpoint, name, &buffers[static_cast<size_t>(thread)]);
         results[i] = matrix.status();
         if (matrix.ok()) *targets[part] = std::move(matrix).value();
-      } catch (const std::exception& error) {  // out of memory, which must not end a thread of the pool
+      } catch (const std::exception& error) {  // out of memory: an error that names the tensor
         results[i] = ResourceExhausted(error.what()).WithContext("tensor " + name);
       }
     }

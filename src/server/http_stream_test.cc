@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -150,43 +151,51 @@ TEST(HttpStream, KeepsTheOrderOfWhatIsSentAtOnceAndWhatWaits) {
   worker.join();
 }
 
-TEST(HttpStream, HasRoomUntilItsClientDoesNotRead) {
-  HttpServerOptions options;
-  options.limits.max_buffered_bytes = 16 << 10;
-  options.limits.write_timeout = std::chrono::hours(1);  // who waits here has failed
+// A stream that has begun, of a server that buffers 16 KiB, to a client with little room of its own.
+struct NarrowStream {
+  explicit NarrowStream(milliseconds write_timeout)
+      : server(StartHttp(Options(write_timeout), inbox.Handler())), client(server->port(), 4096) {
+    client.Send(kGet);
+    exchange = inbox.TakeOne();
+    EXPECT_TRUE(exchange->BeginStream(200, kEventStream));
+  }
+
+  static HttpServerOptions Options(milliseconds write_timeout) {
+    HttpServerOptions options;
+    options.limits.max_buffered_bytes = 16 << 10;
+    options.limits.write_timeout = write_timeout;
+    return options;
+  }
+
   HttpInbox inbox;
-  const auto server = StartHttp(options, inbox.Handler());
-  HttpTestClient client(server->port(), 4096);
-  client.Send(kGet);
-  const auto exchange = inbox.TakeOne();
-  EXPECT_TRUE(exchange->BeginStream(200, kEventStream));
+  std::unique_ptr<HttpServer> server;
+  HttpTestClient client;
+  std::shared_ptr<HttpExchange> exchange;
+};
+
+TEST(HttpStream, HasRoomUntilItsClientDoesNotRead) {
+  NarrowStream stream(std::chrono::hours(1));  // who waits here has failed
+  const auto& exchange = stream.exchange;
   const std::string text(1000, 'x');
   uint64_t sent_bytes = 0;
   for (; exchange->HasRoom(text.size()); sent_bytes += text.size()) EXPECT_TRUE(exchange->WriteChunk(text));
   EXPECT_GT(sent_bytes, uint64_t{15'000});
-  std::thread reader([&] { EXPECT_EQ(client.Read().body().size(), sent_bytes); });
+  std::thread reader([&] { EXPECT_EQ(stream.client.Read().body().size(), sent_bytes); });
   WaitUntil([&] { return exchange->HasRoom(text.size()); });
   EXPECT_TRUE(exchange->EndStream());
   reader.join();
 }
 
 TEST(HttpStream, GivesUpClientThatDoesNotRead) {
-  HttpServerOptions options;
-  options.limits.max_buffered_bytes = 16 << 10;
-  options.limits.write_timeout = milliseconds(100);
-  HttpInbox inbox;
-  const auto server = StartHttp(options, inbox.Handler());
-  HttpTestClient client(server->port(), 4096);
-  client.Send(kGet);
-  const auto exchange = inbox.TakeOne();
-  EXPECT_TRUE(exchange->BeginStream(200, kEventStream));
+  const NarrowStream stream(milliseconds(100));
+  const auto& exchange = stream.exchange;
   const std::string text(1000, 'x');
   uint64_t taken_bytes = 0;
   while (exchange->WriteChunk(text)) taken_bytes += text.size();
   EXPECT_LT(taken_bytes, uint64_t{32} << 20);  // what the system itself buffers for a connection, and 16 KiB
   EXPECT_TRUE(exchange->is_gone());
-  EXPECT_EQ(server->Stats().slow_clients, 1u);
-  WaitUntil([&] { return server->Stats().open_connections == 0; });
+  EXPECT_EQ(stream.server->Stats().slow_clients, 1u);
+  WaitUntil([&] { return stream.server->Stats().open_connections == 0; });
 }
 
 TEST(HttpStream, GivesUpClientThatDoesNotReadItsReply) {

@@ -21,6 +21,17 @@ void DiscountFrom(SumsByDeadline* sums, const PageEntry& page) {
   }
 }
 
+// The entry as changed so far, at first the book's.
+template <class Entries>
+auto& ChangedIn(const Entries& known, const typename Entries::key_type& key, Entries* changed) {
+  const auto [it, is_new] = changed->try_emplace(key);
+  if (is_new) {
+    const auto before = known.find(key);
+    if (before != known.end()) it->second = before->second;
+  }
+  return it->second;
+}
+
 }  // namespace
 
 void CountPage(const PageEntry& page, TenantEntry* tenant) {
@@ -89,23 +100,15 @@ int64_t SegmentBook::last_use_us(int64_t usual_retention_us) const {
 
 SegmentEntry& BookEdit::Changed(uint32_t segment) {
   has_changes_ = true;
-  const auto [it, is_new] = changed_.try_emplace(segment);
-  if (is_new) {
-    const auto known = book_->segments().find(segment);
-    if (known != book_->segments().end()) it->second = known->second;
-    it->second.segment = segment;
-  }
-  return it->second;
+  SegmentEntry& entry = ChangedIn(book_->segments(), segment, &changed_);
+  entry.segment = segment;
+  return entry;
 }
 
 TenantEntry& BookEdit::Changed(const Digest& tenant) {
-  const auto [it, is_new] = changed_tenants_.try_emplace(tenant);
-  if (is_new) {
-    const auto known = book_->tenants().find(tenant);
-    if (known != book_->tenants().end()) it->second = known->second;
-    it->second.tenant = tenant;
-  }
-  return it->second;
+  TenantEntry& entry = ChangedIn(book_->tenants(), tenant, &changed_tenants_);
+  entry.tenant = tenant;
+  return entry;
 }
 
 void BookEdit::Count(const PageEntry& entry) {

@@ -1,8 +1,8 @@
 #include "window/window_pool.h"
 
-#include <unistd.h>
-
 #include <utility>
+
+#include "base/machine_memory.h"
 
 namespace emberkv {
 
@@ -81,12 +81,11 @@ void WindowPool::Remove(Entries::iterator at, Entries* removed) {
 }
 
 Result<size_t> DefaultWindowBudget() {
-  const long pages = sysconf(_SC_PHYS_PAGES);
-  const long page_bytes = sysconf(_SC_PAGESIZE);
-  if (pages <= 0 || page_bytes <= 0) {
+  const uint64_t machine = MachineMemoryBytes();
+  if (machine == 0) {
     return Unavailable("the system does not tell its memory size; give the window pool a budget");
   }
-  return static_cast<size_t>(pages) * static_cast<size_t>(page_bytes) / 10;
+  return static_cast<size_t>(machine / 10);
 }
 
 }  // namespace emberkv
