@@ -11,7 +11,9 @@ namespace emberkv::EMBERKV_ISA {
 
 inline constexpr int kNarrowSpread =
     3;  // exponents of a narrow key or query head differ by at most this
-inline constexpr int kUnusable = -10000;  // an exponent that fits no limits
+inline constexpr int kSteps = kScaleGroup / 4;               // of 4 channels, in a scale group
+inline constexpr int kGroupCodes = kScaleGroup * kDotHeads;  // bytes of a scale group of 8 heads
+inline constexpr int kUnusable = -10000;                     // an exponent that fits no limits
 
 void PrepareDotQuery(const float* q, const float* w, int heads, int dim, DotQuery* query);
 void DotScores(const DotKeys& keys, const DotQuery* queries, const int* visible, int num_queries,

@@ -1,7 +1,7 @@
 // Lanes are keys: 16 a vector, two vectors a tile, 8 heads at a time in 16 accumulators. While the
 // heads of one batch are multiplied, the sums of the batch before are rounded and the next tile is
-// expanded, piece by piece between the multiplications, because these use only two of the four
-// vector pipes.
+// expanded: a few instructions amid the multiplications of every step, because these leave pipes
+// free, but only as many as the scheduler can see at a time.
 #include "attention/index_dots.h"
 
 #if defined(EMBERKV_INDEX_DOTS)
@@ -19,9 +19,9 @@ constexpr uint8_t kZeroGroupCode = 1;  // the e8m0 code that the encoder gives a
 constexpr int kGroupHeads = 4;         // at a time where groups are summed apart
 
 struct alignas(64) Tile {
-  uint8_t codes[kDotMaxGroups * 8][2][64];   // [step][half][16 keys][4 channels], plus 128
-  float units[kDotMaxGroups][kDotTileRows];  // 2^exponent
-  uint8_t shifts[2][64];                     // [half][16 keys][4 groups], times 16
+  uint8_t codes[kDotMaxGroups * kSteps][2][64];  // [step][half][16 keys][4 channels], plus 128
+  float units[kDotMaxGroups][kDotTileRows];      // 2^exponent
+  uint8_t shifts[2][64];                         // [half][16 keys][4 groups], times 16
   bool narrow;
   int low,
       high;  // the least and greatest exponent; low is kUnusable where a scale is NaN or subnormal
@@ -43,17 +43,9 @@ void FillConstants(Constants* c) {
   }
 }
 
-// Keeps the compiler from holding what `p` points to in registers across a loop, where it would
-// push the accumulators out.
-template <class T>
-EMBERKV_INLINE const T* FromMemory(const T* p) {
-  asm volatile("" : "+r"(p));
-  return p;
-}
-
 // The intrinsic, but in place: g++ 12 copies its accumulators and then runs out of registers.
 EMBERKV_INLINE void AddProducts(__m512i keys, __m512i query, __m512i* acc) {
-  asm("vpdpbusd %2, %1, %0" : "+v"(*acc) : "v"(keys), "v"(query));
+  asm volatile("vpdpbusd %2, %1, %0" : "+v"(*acc) : "v"(keys), "v"(query));
 }
 
 EMBERKV_INLINE __m512 PowersOfTwo(__m512i e8m0_codes) {
@@ -147,15 +139,23 @@ EMBERKV_INLINE __m512i RectifyDots(__m512 dot0, __m512 dot1) {
                           _mm512_setzero_si512());  // bf16 below 0 is below 0 as int16
 }
 
-// totals += bf(dots * weight). The totals are in the order that two rounds of Widen leave behind;
-// StoreScores undoes it.
-EMBERKV_INLINE void AddHead(__m512i dots, float weight, EvenOdd* totals) {
+// totals += bf(dots * weight), in the steps AddTo(RoundPair(Weight)). The totals are in the order
+// that two rounds of Widen leave behind; StoreScores undoes it.
+EMBERKV_INLINE EvenOdd Weight(__m512i dots, float weight) {
   const EvenOdd d = Widen(dots);
   const __m512 w = _mm512_set1_ps(weight);
-  const EvenOdd e = Widen(RoundPair(_mm512_mul_ps(d.even, w), _mm512_mul_ps(d.odd, w)));
+  return {_mm512_mul_ps(d.even, w), _mm512_mul_ps(d.odd, w)};
+}
+EMBERKV_INLINE void AddTo(__m512i weighted, EvenOdd* totals) {
+  const EvenOdd e = Widen(weighted);
   totals->even = _mm512_add_ps(totals->even, e.even);
   totals->odd = _mm512_add_ps(totals->odd, e.odd);
 }
+struct WeightedDots {
+  EvenOdd products;
+  __m512i rounded;
+};
+constexpr int kRoundParts = 3;
 
 EMBERKV_INLINE __m512 RoundToBf16(__m512 v) { return (__m512)RoundBf16Finite((F32x16)v); }
 
@@ -267,58 +267,111 @@ class Scorer {
     }
   }
 
-  // Codes of 16 keys and one scale group of the next tile: transposed by 4 channels, then looked
-  // up.
-  [[gnu::always_inline]] void ExpandPiece(Tile* tile, int piece) {
-    const int u = piece & 1, g = piece >> 1;
-    const uint8_t* const* rows = next_rows_ + 16 * u;
-    __m512i z[4];
-#pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) {
-      const auto part = [&](int r) {
-        return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[r] + 16 * g));
-      };
-      z[j] = _mm512_castsi128_si512(part(j));
-      z[j] = _mm512_inserti32x4(z[j], part(4 + j), 1);
-      z[j] = _mm512_inserti32x4(z[j], part(8 + j), 2);
-      z[j] = _mm512_inserti32x4(z[j], part(12 + j), 3);
+  // Codes of 16 keys and one scale group of the next tile, in kSteps parts: rows are read,
+  // transposed by 4 channels and looked up. What is between two parts stays in registers.
+  struct Piece {
+    int half, group;
+    const uint8_t* const* rows;
+    uint8_t (*codes)[2][64];
+    __m512i v[4];
+  };
+  [[gnu::always_inline]] Piece TakePiece() {
+    Piece p;
+    p.half = piece_ & 1, p.group = piece_ >> 1;
+    ++piece_;
+    p.rows = next_rows_ + 16 * p.half;
+    p.codes = next_->codes + kSteps * p.group;
+    return p;
+  }
+  [[gnu::always_inline]] void ExpandPart(int part, Piece* p) {
+    __m512i(&v)[4] = p->v;
+    if (part < 4) {
+      v[part] = GatherRows(p->rows + part, 16 * p->group);
+      KeepHere(&v[part]);
+      return;
     }
-    const __m512i a = _mm512_unpacklo_epi32(z[0], z[1]), b = _mm512_unpackhi_epi32(z[0], z[1]);
-    const __m512i c = _mm512_unpacklo_epi32(z[2], z[3]), d = _mm512_unpackhi_epi32(z[2], z[3]);
-    const __m512i words[4] = {_mm512_unpacklo_epi64(a, c), _mm512_unpackhi_epi64(a, c),
-                              _mm512_unpacklo_epi64(b, d), _mm512_unpackhi_epi64(b, d)};
+    if (part == 4) {
+      const __m512i a = _mm512_unpacklo_epi32(v[0], v[1]), b = _mm512_unpackhi_epi32(v[0], v[1]);
+      const __m512i c = _mm512_unpacklo_epi32(v[2], v[3]), d = _mm512_unpackhi_epi32(v[2], v[3]);
+      v[0] = a, v[1] = b, v[2] = c, v[3] = d;
+    } else if (part == 5) {
+      const __m512i a = v[0], b = v[1], c = v[2], d = v[3];
+      v[0] = _mm512_unpacklo_epi64(a, c), v[1] = _mm512_unpackhi_epi64(a, c);
+      v[2] = _mm512_unpacklo_epi64(b, d), v[3] = _mm512_unpackhi_epi64(b, d);
+    } else {
+      LookUp(*p, 2 * (part - 6));
+    }
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) KeepHere(&v[j]);
+  }
+
+  // 16 bytes at `offset` of rows 0, 4, 8 and 12 of `rows`.
+  [[gnu::always_inline]] static __m512i GatherRows(const uint8_t* const* rows, int offset) {
+    const auto part = [&](int r) {
+      return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[r] + offset));
+    };
+    __m512i z = _mm512_castsi128_si512(part(0));
+    z = _mm512_inserti32x4(z, part(4), 1);
+    z = _mm512_inserti32x4(z, part(8), 2);
+    return _mm512_inserti32x4(z, part(12), 3);
+  }
+
+  // Two words of 8 channels of 16 keys: of each first the even, then the odd.
+  [[gnu::always_inline]] void LookUp(const Piece& p, int first) {
+    constexpr int kAndOr = 0xEA;  // (a & b) | c
     const Constants& constants = *FromMemory(&constants_);
-    const __m512i shift = _mm512_shuffle_epi8(_mm512_load_si512(tile->shifts[u]),
-                                              _mm512_load_si512(constants.byte_of_group[g]));
-    const __m512i table = _mm512_load_si512(constants.table),
-                  nibble = _mm512_load_si512(constants.nibble);
-#pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) {
-      constexpr int kAndOr = 0xEA;  // (a & b) | c
-      const __m512i even = _mm512_ternarylogic_epi32(words[j], nibble, shift, kAndOr);
+    const __m512i shift = _mm512_shuffle_epi8(_mm512_load_si512(next_->shifts[p.half]),
+                                              _mm512_load_si512(constants.byte_of_group[p.group]));
+    const __m512i table = _mm512_load_si512(constants.table);
+    const __m512i nibble = _mm512_load_si512(constants.nibble);
+#pragma GCC unroll 2
+    for (int j = first; j < first + 2; ++j) {
+      const __m512i even = _mm512_ternarylogic_epi32(p.v[j], nibble, shift, kAndOr);
       const __m512i odd =
-          _mm512_ternarylogic_epi32(_mm512_srli_epi16(words[j], 4), nibble, shift, kAndOr);
-      _mm512_store_si512(tile->codes[8 * g + 2 * j][u], _mm512_permutexvar_epi8(even, table));
-      _mm512_store_si512(tile->codes[8 * g + 2 * j + 1][u], _mm512_permutexvar_epi8(odd, table));
+          _mm512_ternarylogic_epi32(_mm512_srli_epi16(p.v[j], 4), nibble, shift, kAndOr);
+      _mm512_store_si512(p.codes[2 * j][p.half], _mm512_permutexvar_epi8(even, table));
+      _mm512_store_si512(p.codes[2 * j + 1][p.half], _mm512_permutexvar_epi8(odd, table));
     }
+  }
+
+  [[gnu::always_inline]] void ExpandPiece() {
+    Piece piece = TakePiece();
+#pragma GCC unroll 8
+    for (int part = 0; part < kSteps; ++part) ExpandPart(part, &piece);
     if (scales_read_ < kDotTileRows) ReadScales();
   }
-
   void ExpandRest() {
-    while (piece_ < pieces_) ExpandPiece(next_, piece_++);
+    while (piece_ < pieces_) ExpandPiece();
     while (scales_read_ < kDotTileRows) ReadScales();
   }
-  [[gnu::always_inline]] void ExpandSlot() {
+  // Whether a piece is to be expanded amid the scale group of products that comes next.
+  bool IsPieceDue() {
     credit_ += pieces_;
-    if (credit_ < slots_ || piece_ == pieces_) return;
+    if (credit_ < slots_ || piece_ == pieces_) return false;
     credit_ -= slots_;
-    ExpandPiece(next_, piece_++);
+    return true;
   }
 
-  [[gnu::always_inline]] void RoundOneHead(EvenOdd* totals) {
+  // Weights and adds one head of the batch before, in kRoundParts parts.
+  [[gnu::always_inline]] void RoundPart(int part, WeightedDots* weighted, EvenOdd* totals) {
     const int h = kDotHeads - heads_left_;
-    --heads_left_;
-    AddHead(dots_[h], weights_due_[h], totals);
+    if (part == 0) {
+      weighted->products = Weight(dots_[h], weights_due_[h]);
+      KeepHere(&weighted->products.even);
+      KeepHere(&weighted->products.odd);
+    } else if (part == 1) {
+      weighted->rounded = RoundPair(weighted->products.even, weighted->products.odd);
+      KeepHere(&weighted->rounded);
+    } else {
+      AddTo(weighted->rounded, totals);
+      KeepHere(&totals->even);
+      KeepHere(&totals->odd);
+      --heads_left_;
+    }
+  }
+  [[gnu::always_inline]] void RoundOneHead(EvenOdd* totals) {
+    WeightedDots weighted;
+    for (int part = 0; part < kRoundParts; ++part) RoundPart(part, &weighted, totals);
   }
   void FinishScores() {
     if (scores_due_ == nullptr) return;
@@ -327,15 +380,20 @@ class Scorer {
     scores_due_ = nullptr;
   }
 
-  // Four steps of 4 channels: 8 heads x 32 keys.
-  [[gnu::always_inline]] static void MultiplySteps(const uint8_t (*keys)[2][64],
-                                                   const int8_t* query,
-                                                   __m512i (&acc)[kDotHeads][2]) {
+  // Four steps of 4 channels: 8 heads x 32 keys. Amid them one head of the batch before is rounded
+  // and, if `piece` is given, its parts from `part` on are expanded.
+  template <bool kExpands>
+  [[gnu::always_inline]] void MultiplySteps(const uint8_t (*keys)[2][64], const int8_t* query,
+                                            int part, Piece* piece, EvenOdd* totals,
+                                            __m512i (&acc)[kDotHeads][2]) {
+    WeightedDots weighted;
 #pragma GCC unroll 4
     for (int s = 0; s < 4; ++s) {
       const __m512i k0 = _mm512_load_si512(keys[s][0]), k1 = _mm512_load_si512(keys[s][1]);
 #pragma GCC unroll 8
       for (int h = 0; h < kDotHeads; ++h) {
+        if (h == kDotHeads / 4 && s > 0) RoundPart(s - 1, &weighted, totals);
+        if (kExpands && h == kDotHeads / 2) ExpandPart(part + s, piece);
         int32_t codes;
         std::memcpy(&codes, query + 4 * (kDotHeads * s + h), sizeof codes);
         const __m512i q = _mm512_set1_epi32(codes);
@@ -368,11 +426,17 @@ class Scorer {
         query.codes + static_cast<size_t>(batch) * groups_ * kScaleGroup * kDotHeads;
     EvenOdd totals = totals_;  // stores compete with multiplications for a pipe
     for (int g = 0; g < groups_; ++g) {
-      MultiplySteps(tile.codes + 8 * g, codes + 256 * g, acc);
-      if (heads_left_ > 0) RoundOneHead(&totals);
-      MultiplySteps(tile.codes + 8 * g + 4, codes + 256 * g + 128, acc);
-      if (heads_left_ > 0) RoundOneHead(&totals);
-      ExpandSlot();
+      const auto* keys = tile.codes + kSteps * g;
+      const int8_t* group = codes + kGroupCodes * g;
+      if (!IsPieceDue()) {
+        MultiplySteps<false>(keys, group, 0, nullptr, &totals, acc);
+        MultiplySteps<false>(keys + 4, group + kGroupCodes / 2, 0, nullptr, &totals, acc);
+        continue;
+      }
+      Piece piece = TakePiece();
+      MultiplySteps<true>(keys, group, 0, &piece, &totals, acc);
+      MultiplySteps<true>(keys + 4, group + kGroupCodes / 2, 4, &piece, &totals, acc);
+      if (scales_read_ < kDotTileRows) ReadScales();
     }
     while (heads_left_ > 0) RoundOneHead(&totals);  // keys of few groups
     totals_ = totals;
@@ -391,11 +455,13 @@ class Scorer {
       for (int h = 0; h < kGroupHeads; ++h) dots[h][0] = dots[h][1] = _mm512_setzero_ps();
       for (int g = 0; g < groups_; ++g) {
         AddGroup(tile, query, first, g, dots);
-        ExpandSlot();
+        if (IsPieceDue()) ExpandPiece();
       }
 #pragma GCC unroll 4
       for (int h = 0; h < kGroupHeads; ++h) {
-        AddHead(RectifyDots(dots[h][0], dots[h][1]), query.weights[first + h], &totals);
+        const EvenOdd products =
+            Weight(RectifyDots(dots[h][0], dots[h][1]), query.weights[first + h]);
+        AddTo(RoundPair(products.even, products.odd), &totals);
       }
     }
     alignas(64) float ones[kDotTileRows];
@@ -407,15 +473,16 @@ class Scorer {
   [[gnu::always_inline]] void AddGroup(const Tile& tile, const DotQuery& query, int first, int g,
                                        __m512 (&dots)[kGroupHeads][2]) const {
     const int batch = first / kDotHeads, half = first % kDotHeads;
-    const int8_t* codes = query.codes + (static_cast<size_t>(batch) * groups_ + g) * 256 + 4 * half;
+    const int8_t* codes =
+        query.codes + (static_cast<size_t>(batch) * groups_ + g) * kGroupCodes + 4 * half;
     const int32_t* bias = query.group_bias + (batch * kDotMaxGroups + g) * kDotHeads + half;
     __m512i acc[kGroupHeads][2];
 #pragma GCC unroll 4
     for (int h = 0; h < kGroupHeads; ++h) acc[h][0] = acc[h][1] = _mm512_set1_epi32(bias[h]);
 #pragma GCC unroll 8
-    for (int s = 0; s < 8; ++s) {
-      const __m512i k0 = _mm512_load_si512(tile.codes[8 * g + s][0]);
-      const __m512i k1 = _mm512_load_si512(tile.codes[8 * g + s][1]);
+    for (int s = 0; s < kSteps; ++s) {
+      const __m512i k0 = _mm512_load_si512(tile.codes[kSteps * g + s][0]);
+      const __m512i k1 = _mm512_load_si512(tile.codes[kSteps * g + s][1]);
 #pragma GCC unroll 4
       for (int h = 0; h < kGroupHeads; ++h) {
         int32_t four;
@@ -457,16 +524,17 @@ class Scorer {
   int slots_ = 0;  // places in the work on this tile where a piece can go in between
   int credit_ = 0;
 
-  // The batch whose rounding is due.
-  int heads_left_ = 0;
-  const float* weights_due_ = nullptr;
+  // The batch whose rounding is due; at first one of nothing.
+  static constexpr float kNoWeights[kDotHeads] = {};
+  int heads_left_ = kDotHeads;
+  const float* weights_due_ = kNoWeights;
   float* scores_due_ =
       nullptr;  // where the totals go after it, if it is the last of a tile and query
 
   alignas(64) uint8_t scales_[2][kDotTileRows][4];  // of tiles by turns
   alignas(64) float units_due_[kDotTileRows];
   EvenOdd totals_ = {_mm512_setzero_ps(), _mm512_setzero_ps()};
-  __m512i dots_[kDotHeads];
+  __m512i dots_[kDotHeads] = {};
   Constants constants_;
   Tile tiles_[2];
 };

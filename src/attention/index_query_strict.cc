@@ -10,8 +10,6 @@
 namespace emberkv::EMBERKV_ISA {
 namespace {
 
-constexpr int kGroupCodes = kScaleGroup * kDotHeads;  // bytes of a scale group of 8 heads
-
 constexpr int kMostExponent =
     100;  // of query values and weights, either way; beyond, the plain path
 
@@ -53,7 +51,7 @@ bool EncodeGroup(const float* q, int exponent, int shift, int8_t* codes, int32_t
     _mm_store_si128(reinterpret_cast<__m128i*>(in_order + 16 * half),
                     _mm_shuffle_epi8(_mm512_cvtepi32_epi8(v), split));
   }
-  for (int s = 0; s < 8; ++s) std::memcpy(codes + 4 * kDotHeads * s, in_order + 4 * s, 4);
+  for (int s = 0; s < kSteps; ++s) std::memcpy(codes + 4 * kDotHeads * s, in_order + 4 * s, 4);
   return true;
 }
 
@@ -130,7 +128,7 @@ void PrepareDotQuery(const float* q, const float* w, int heads, int dim, DotQuer
     query->weights[h] = query->folded[h] = 0.0f;
     if (h >= heads) {
       for (int g = 0; g < query->groups; ++g) {
-        for (int s = 0; s < 8; ++s) std::memset(codes + kGroupCodes * g + 4 * kDotHeads * s, 0, 4);
+        for (int s = 0; s < kSteps; ++s) std::memset(codes + kGroupCodes * g + 4 * kDotHeads * s, 0, 4);
         group_bias[kDotHeads * g] = 0;
         query->group_units[kDotMaxGroups * h + g] = 1.0f;
       }

@@ -17,6 +17,27 @@
 
 namespace emberkv {
 
+// Keeps the compiler from holding what `p` points to in registers across a loop, where it would push
+// more useful values out.
+template <class T>
+EMBERKV_INLINE const T* FromMemory(const T* p) {
+  asm volatile("" : "+r"(p));
+  return p;
+}
+#if defined(__AVX512F__)
+// The value, but the compiler no longer knows what it is made of.
+template <class Vector>
+EMBERKV_INLINE Vector Opaque(Vector value) {
+  asm("" : "+v"(value));
+  return value;
+}
+// Pins the computation of `*value` between the instructions written before and after.
+template <class Vector>
+EMBERKV_INLINE void KeepHere(Vector* value) {
+  asm volatile("" : "+v"(*value));
+}
+#endif
+
 inline constexpr int kLanes = 16;
 
 typedef float F32x16 __attribute__((vector_size(64)));

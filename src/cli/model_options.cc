@@ -4,6 +4,7 @@
 
 #include <chrono>
 
+#include "base/duration.h"
 #include "cli/parsed_option.h"
 #include "cli/quantity.h"
 

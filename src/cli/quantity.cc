@@ -3,7 +3,6 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
-#include <utility>
 
 #include "fmt/format.h"
 
@@ -56,22 +55,6 @@ Result<int64_t> ParseTokens(std::string_view text) {
         text));
   }
   return static_cast<int64_t>(value);
-}
-
-Result<std::chrono::microseconds> ParseDuration(std::string_view text) {
-  constexpr std::pair<std::string_view, double> kSecondsOf[] = {
-      {"ms", 1e-3}, {"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}};
-  double number = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, number, std::chars_format::fixed);
-  const std::string_view unit(rest, static_cast<size_t>(end - rest));
-  for (const auto& [name, seconds] : kSecondsOf) {
-    const double micros = number * seconds * 1e6;
-    if (error != std::errc() || unit != name || !(micros >= 1) || micros > 1e16) continue;
-    return std::chrono::microseconds(static_cast<int64_t>(micros));
-  }
-  return InvalidArgument(fmt::format(
-      "duration is '{}'; allowed: a number with ms, s, m, h or d, such as 5m or 72h", text));
 }
 
 std::string Grouped(uint64_t value) {

@@ -3,7 +3,6 @@
 // Pure functions: any thread may call them.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -18,9 +17,6 @@ Result<uint64_t> ParseBytes(std::string_view text);
 
 // "4K", "1M", "32768": powers of 1024, as context lengths are given. At least 1.
 Result<int64_t> ParseTokens(std::string_view text);
-
-// "72h", "5m", "1.5d", "30s", "500ms": above zero, up to some hundred years.
-Result<std::chrono::microseconds> ParseDuration(std::string_view text);
 
 // 1234567 -> "1,234,567"
 std::string Grouped(uint64_t value);

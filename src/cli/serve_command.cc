@@ -13,6 +13,7 @@
 #include <memory>
 #include <string>
 
+#include "base/duration.h"
 #include "cli/config_file.h"
 #include "cli/model_options.h"
 #include "cli/parsed_option.h"

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/duration.h"
 #include "cli/parsed_option.h"
 #include "cli/progress_line.h"
 #include "cli/quantity.h"

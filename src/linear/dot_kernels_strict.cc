@@ -5,134 +5,16 @@
 #include <cstring>
 
 #include "base/simd.h"
+#include "linear/dot_many_rows.h"
+#include "linear/dot_words.h"
 
 namespace emberkv::EMBERKV_ISA {
 namespace {
 
-constexpr int kAheadBytes = 3072;  // how far ahead lines are fetched where that is done by hand
-
-// bf16 bits of the magnitudes of e4m3 times a power of two, lower and upper bytes apart, and of e2m1.
-struct E4m3Bytes {
-  uint8_t low[128], high[128];
-};
-struct Tables {
-  alignas(64) E4m3Bytes e4m3[2 * kFoldRange + 1];  // [exponent + kFoldRange]
-  alignas(64) uint16_t e2m1[32];
-};
-
-constexpr uint16_t Bf16OfE4m3(int code) {
-  int exponent = code >> 3, mantissa = code & 7;
-  if (code == 0x7f) return 0x7fc0;
-  if (exponent == 0) {  // a multiple of 2^-9
-    if (mantissa == 0) return 0;
-    for (exponent = 1; mantissa < 8; mantissa *= 2) --exponent;
-    mantissa -= 8;
-  }
-  return static_cast<uint16_t>((exponent + 120) << 7 | mantissa << 4);
-}
-
-constexpr Tables MakeTables() {
-  Tables t = {};
-  for (int code = 0; code < 128; ++code) {
-    for (int exponent = -kFoldRange; exponent <= kFoldRange; ++exponent) {
-      const int bits = Bf16OfE4m3(code) + (code == 0 ? 0 : exponent * 128);
-      t.e4m3[exponent + kFoldRange].low[code] = static_cast<uint8_t>(bits & 255);
-      t.e4m3[exponent + kFoldRange].high[code] = static_cast<uint8_t>(bits >> 8 & 255);
-    }
-  }
-  constexpr uint16_t kMagnitudes[8] = {0, 0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040, 0x4080, 0x40c0};
-  for (int i = 0; i < 32; ++i) {  // twice: only four of the five index bits that count are a code
-    t.e2m1[i] = static_cast<uint16_t>(kMagnitudes[i % 8] | (i % 16 / 8) << 15);
-  }
-  return t;
-}
-
-constexpr Tables kTables = MakeTables();
-
-// A scale that may be put into weights (dot_kernels.h).
-EMBERKV_INLINE bool CanFold(uint8_t code) {
-  return code >= 127 - kFoldRange && code <= 127 + kFoldRange;
-}
-
-// bf16 values times 2^exponent, zeros left alone; what is added to the bits is the exponent in its
-// place.
-EMBERKV_INLINE __m512i Scaled(__m512i values, __m512i exponent) {
-  const __mmask32 nonzero = _mm512_test_epi16_mask(values, _mm512_set1_epi16(0x7fff));
-  return _mm512_mask_add_epi16(values, nonzero, values, exponent);
-}
-
-// The value, but the compiler no longer knows what it is made of.
-EMBERKV_INLINE __m512i Opaque(__m512i value) {
-  asm("" : "+v"(value));
-  return value;
-}
-
-// How the bytes of 16 rows become registers of bf16 pairs, pairs of ascending k.
-struct Fp8Words {
-  static constexpr WeightKind kKind = WeightKind::kFp8;
-  static constexpr int kPairs = 2;
-  __m512i low[2], high[2];  // lower and upper bytes of the 128 magnitudes
-
-  // The values times 2^exponent, which is within +-kFoldRange.
-  explicit Fp8Words(int exponent = 0) {
-    const E4m3Bytes& bytes = kTables.e4m3[exponent + kFoldRange];
-#pragma GCC unroll 2
-    for (int i = 0; i < 2; ++i) {
-      low[i] = _mm512_load_si512(bytes.low + 64 * i);
-      high[i] = _mm512_load_si512(bytes.high + 64 * i);
-    }
-  }
-  EMBERKV_INLINE void Decode(const Fp8Words& t, const uint8_t* p, __m512i* pairs) {
-    const __m512i codes = Opaque(_mm512_load_si512(p));  // else g++ loads them three times
-    const __m512i low = _mm512_permutex2var_epi8(t.low[0], codes, t.low[1]);
-    __m512i high = _mm512_permutex2var_epi8(t.high[0], codes, t.high[1]);
-    // Made one operation of three inputs, the two would take time from the dots on a Zen 4.
-    const __m512i sign = _mm512_and_si512(codes, _mm512_set1_epi8(static_cast<char>(0x80)));
-    high = _mm512_or_si512(high, Opaque(sign));
-    pairs[0] = _mm512_unpacklo_epi8(low, high);
-    pairs[1] = _mm512_unpackhi_epi8(low, high);
-  }
-};
-
-struct Fp4Words {
-  static constexpr WeightKind kKind = WeightKind::kFp4;
-  static constexpr int kPairs = 4;
-  __m512i values = _mm512_load_si512(kTables.e2m1);
-
-  EMBERKV_INLINE void Decode(const Fp4Words& t, const uint8_t* p, __m512i* pairs) {
-    const __m512i codes = _mm512_load_si512(p);
-    const __m512i next =
-        _mm512_loadu_si512(p + 1);  // shifts by 8, and the ports that shift are busy
-    pairs[0] = _mm512_permutexvar_epi16(codes, t.values);
-    pairs[1] = _mm512_permutexvar_epi16(_mm512_srli_epi16(codes, 4), t.values);
-    pairs[2] = _mm512_permutexvar_epi16(next, t.values);
-    pairs[3] = _mm512_permutexvar_epi16(_mm512_srli_epi16(next, 4), t.values);
-  }
-};
-
-struct Bf16Words {
-  static constexpr WeightKind kKind = WeightKind::kBf16;
-  static constexpr int kPairs = 1;
-  EMBERKV_INLINE void Decode(const Bf16Words&, const uint8_t* p, __m512i* pairs) {
-    pairs[0] = _mm512_load_si512(p);
-  }
-};
-
-EMBERKV_INLINE __m512i ScaleCodes(const PanelView& panel, int b, int half) {
-  return _mm512_cvtepu8_epi32(
-      _mm_loadu_si128(reinterpret_cast<const __m128i*>(panel.scales + kPanelRows * b + 16 * half)));
-}
-
-// The scales of block b for rows 16 * half and on.
-template <WeightKind kKind>
-EMBERKV_INLINE __m512 Scale(const PanelView& panel, int b, int half) {
-  if constexpr (kKind == WeightKind::kBf16) return _mm512_set1_ps(1.0f);
-  const __m512i codes =
-      kKind == WeightKind::kFp8 ? _mm512_set1_epi32(panel.scales[b]) : ScaleCodes(panel, b, half);
-  // Code 0 is the subnormal 2^-127.
-  return _mm512_castsi512_ps(
-      _mm512_max_epu32(_mm512_slli_epi32(codes, 23), _mm512_set1_epi32(0x00400000)));
-}
+// How far ahead lines are fetched where that is done by hand: from memory into the second cache,
+// and from there into the first.
+constexpr int kFarAheadBytes = 12288;
+constexpr int kAheadBytes = 1024;
 
 // sums[R][32] += for each of B blocks in turn the sum `acc` times its scale; no scales: all are 1.
 template <int R, int B>
@@ -157,12 +39,10 @@ EMBERKV_INLINE void AddToSums(const __m512 (&acc)[B][R][2], const __m512 (*scale
 }
 
 EMBERKV_INLINE void FetchStep(const uint8_t* p) {
-  _mm_prefetch(p, _MM_HINT_T0);
-  _mm_prefetch(p + kStepBytes / 2, _MM_HINT_T0);
-}
-
-EMBERKV_INLINE __m512 AddPair(__m512 acc, __m512i input, __m512i weights) {
-  return _mm512_dpbf16_ps(acc, (__m512bh)input, (__m512bh)weights);
+  for (int line = 0; line < static_cast<int>(kStepBytes); line += 64) {
+    _mm_prefetch(p + kFarAheadBytes + line, _MM_HINT_T1);
+    _mm_prefetch(p + kAheadBytes + line, _MM_HINT_T0);
+  }
 }
 
 // Adds the products of B neighbouring blocks with R rows to their sums. Blocks of one group
@@ -187,7 +67,7 @@ EMBERKV_INLINE void AddBlocks(const Words& words, const BlockView& first, int ru
 #pragma GCC unroll 8
       for (int b = 0; b < B; ++b) {
         const uint8_t* p = data + b * kStepBytes;
-        if constexpr (kFetchesAhead) FetchStep(p + kAheadBytes);
+        if constexpr (kFetchesAhead) FetchStep(p);
         __m512i pairs[2][Words::kPairs];
         Words::Decode(words, p, pairs[0]);
         Words::Decode(words, p + kStepBytes / 2, pairs[1]);
@@ -208,8 +88,9 @@ EMBERKV_INLINE void AddBlocks(const Words& words, const BlockView& first, int ru
   AddToSums<R, B>(acc, scales, sums);
 }
 
-// The same for one block of FP8, whose scale is in `words`, and so many rows that the dots take most
-// of the time: each step is decoded amid the dots of the step before, on pipes that these leave free.
+// The same for one block of FP8, whose scale is in `words`, and so many rows that the dots take
+// most of the time: each step is decoded amid the dots of the step before, on pipes that these
+// leave free.
 template <int R>
 EMBERKV_INLINE void AddFp8Block(const Fp8Words& words, const BlockView& block, const uint32_t* x,
                                 float* sums) {
@@ -225,7 +106,7 @@ EMBERKV_INLINE void AddFp8Block(const Fp8Words& words, const BlockView& block, c
 #pragma GCC unroll 2
     for (int turn = 0; turn < 2; ++turn) {
       const int step = first + turn;
-      FetchStep(data + kAheadBytes);
+      FetchStep(data);
       data += step + 1 < kSteps ? block.step_stride : 0;  // the last is decoded twice
 #pragma GCC unroll 2
       for (int i = 0; i < Fp8Words::kPairs; ++i) {
@@ -234,7 +115,8 @@ EMBERKV_INLINE void AddFp8Block(const Fp8Words& words, const BlockView& block, c
           if (r == R / 2) {
             __m512i* next = pairs[1 - turn][i];
             Fp8Words::Decode(words, data + i * (kStepBytes / 2), next);
-            asm volatile("" : "+v"(next[0]), "+v"(next[1]));  // here, not earlier
+            KeepHere(&next[0]);
+            KeepHere(&next[1]);
           }
           const uint32_t* pair = x + r * kWordsPerBlock + step * Fp8Words::kPairs + i;
           const __m512i input = _mm512_set1_epi32(static_cast<int>(*pair));
@@ -295,7 +177,7 @@ void FewRows(const PanelView& given, const uint32_t* x, float* sums) {
   for (; b < panel.num_blocks; b += kRun) {
     if constexpr (Words::kKind == WeightKind::kFp8 && kSideBySide == 1) {
       if (CanFold(panel.scales[b])) {
-        AddFp8Block<R>(Fp8Words(panel.scales[b] - 127), panel.block(b),
+        AddFp8Block<R>(Fp8Words(kTables, panel.scales[b] - 127), panel.block(b),
                        x + static_cast<size_t>(b * R) * kWordsPerBlock, sums);
         continue;
       }
@@ -304,102 +186,56 @@ void FewRows(const PanelView& given, const uint32_t* x, float* sums) {
   }
 }
 
-// Many rows: a block is decoded once, with its scales where they can be folded, and multiplied with
-// all of them. Returns whether scales are still to be applied.
+// Blocks [first, first + blocks), a chunk that has been decoded to `values`, against all rows.
+// Meanwhile the next chunk is decoded.
 template <class Words>
-bool DecodeBlock(const Words& words, const PanelView& panel, int b, uint8_t* out) {
-  constexpr int kSteps = kWordsPerBlock / Words::kPairs;
-  const BlockView block = panel.block(b);
-  bool folds = false;
-  Words scaled = words;
-  __m512i exponents[2] = {};
-  if constexpr (Words::kKind == WeightKind::kFp8) {
-    folds = CanFold(panel.scales[b]);
-    if (folds) scaled = Words(panel.scales[b] - 127);
-  } else {
-    folds = true;
-    for (int i = 0; i < kPanelRows; ++i) folds = folds && CanFold(panel.scales[kPanelRows * b + i]);
-    for (int half = 0; folds && half < 2; ++half) {
-      const __m512i word = _mm512_sub_epi32(ScaleCodes(panel, b, half), _mm512_set1_epi32(127));
-      exponents[half] =
-          _mm512_or_si512(_mm512_slli_epi32(word, 23),
-                          _mm512_and_si512(_mm512_slli_epi32(word, 7), _mm512_set1_epi32(0xffff)));
+void ManyRowsOfChunk(const PanelView& panel, int first, int blocks, const uint8_t* values,
+                     const ChunkDecoding<Words>& decoded, const uint32_t* x, int num_rows,
+                     ChunkDecoding<Words>* next, float* sums) {
+  constexpr int kRun = BlocksPerSum(Words::kKind);
+  const size_t block_stride = static_cast<size_t>(num_rows) * kWordsPerBlock;
+  const int num_sums = RowGroups(num_rows) * ((blocks + kRun - 1) / kRun);
+  const int steps = (next->steps_left() + num_sums - 1) / num_sums;
+  for (int b = 0, end = 0; b < blocks; b = end) {
+    while (end < blocks && decoded.is_folded(end)) ++end;
+    const uint8_t* data = values + static_cast<size_t>(b) * BlockBytes(WeightKind::kBf16);
+    const uint32_t* rows = x + (first + b) * block_stride;
+    if (end > b) {
+      ForRowGroups(num_rows, [&](auto group, int r) {
+        MultiplyChunk<group>(data, end - b, kRun, rows + r * kWordsPerBlock, block_stride,
+                             sums + r * kPanelRows, next, steps);
+      });
+      continue;
     }
-  }
-  for (int step = 0; step < kSteps; ++step) {
-#pragma GCC unroll 2
-    for (int half = 0; half < 2; ++half) {
-      __m512i pairs[Words::kPairs];
-      Words::Decode(scaled, block.data + step * block.step_stride + half * kStepBytes / 2, pairs);
-#pragma GCC unroll 4
-      for (int i = 0; i < Words::kPairs; ++i) {
-        if constexpr (Words::kKind == WeightKind::kFp4)
-          pairs[i] = Scaled(pairs[i], exponents[half]);
-        _mm512_store_si512(out + (step * Words::kPairs + i) * kStepBytes + half * kStepBytes / 2,
-                           pairs[i]);
-      }
-    }
-  }
-  return !folds;
-}
-
-// The lines that are read a group of blocks, or a run, later: by then they have come from memory.
-EMBERKV_INLINE void FetchGroupAfter(const PanelView& panel, int b) {
-  const BlockView block = panel.block(b);
-  const int blocks = BlocksPerSum(panel.kind);
-  const size_t distance =
-      static_cast<size_t>(BlocksTogether(panel.kind) * blocks) * BlockBytes(panel.kind);
-  for (int step = 0; step < blocks * kBlockK / ValuesPerWord(panel.kind); ++step) {
-    const uint8_t* p = block.data + step * block.step_stride + distance;
-    _mm_prefetch(p, _MM_HINT_T0);
-    _mm_prefetch(p + kStepBytes / 2, _MM_HINT_T0);
-  }
-}
-
-// A block in bf16, decoded or as stored, or a run of them, against R rows.
-template <int R>
-void RowsOfBf16(const BlockView& block, int run_blocks, const uint32_t* x, size_t block_stride,
-                const __m512 (*scales)[2], float* sums) {
-  if (scales != nullptr) {
-    AddBlocks<Bf16Words, R, 1>(Bf16Words(), block, 1, x, 0, scales, sums);
-  } else {
-    AddBlocks<Bf16Words, R, 1>(Bf16Words(), block, run_blocks, x, block_stride, nullptr, sums);
+    const __m512 scales[1][2] = {
+        {Scale<Words::kKind>(panel, first + b, 0), Scale<Words::kKind>(panel, first + b, 1)}};
+    ForRowGroups(num_rows, [&](auto group, int r) {
+      AddBlocks<Bf16Words, group, 1>(Bf16Words(), {data, kStepBytes}, 1, rows + r * kWordsPerBlock,
+                                     0, scales, sums + r * kPanelRows);
+    });
+    end = b + 1;
   }
 }
 
 template <class Words>
 void ManyRows(const PanelView& given, const uint32_t* x, int num_rows, float* sums) {
-  static constexpr decltype(&RowsOfBf16<1>) kTail[] = {nullptr,       RowsOfBf16<1>, RowsOfBf16<2>,
-                                                       RowsOfBf16<3>, RowsOfBf16<4>, RowsOfBf16<5>,
-                                                       RowsOfBf16<6>, RowsOfBf16<7>};
-  alignas(64) uint8_t decoded[BlockBytes(WeightKind::kBf16)];
+  alignas(64) uint8_t values[2][kChunkBlocks * BlockBytes(WeightKind::kBf16)];
+  ChunkDecoding<Words> decodings[2];
   PanelView panel = given;
   panel.kind = Words::kKind;
-  const Words words;
-  const size_t block_stride = static_cast<size_t>(num_rows) * kWordsPerBlock;
-  for (int b = 0; b < panel.num_blocks; b += BlocksPerSum(Words::kKind)) {
-    FetchGroupAfter(panel, b);
-    BlockView block = {decoded, kStepBytes};
-    __m512 scale[1][2];
-    const __m512(*scales)[2] = nullptr;
-    if constexpr (Words::kKind == WeightKind::kBf16) {
-      block = panel.block(b);
-    } else if (DecodeBlock(words, panel, b, decoded)) {
-      scale[0][0] = Scale<Words::kKind>(panel, b, 0);
-      scale[0][1] = Scale<Words::kKind>(panel, b, 1);
-      scales = scale;
-    }
-    const int run = RunBlocks(panel, b);
-    const uint32_t* rows = x + b * block_stride;
-    int r = 0;
-    for (; r + 8 <= num_rows; r += 8) {
-      RowsOfBf16<8>(block, run, rows + r * kWordsPerBlock, block_stride, scales,
-                    sums + r * kPanelRows);
-    }
-    if (r < num_rows) {
-      kTail[num_rows - r](block, run, rows + r * kWordsPerBlock, block_stride, scales,
-                          sums + r * kPanelRows);
-    }
+  const auto blocks_from = [&](int b) {
+    const int left = panel.num_blocks > b ? panel.num_blocks - b : 0;
+    return left < kChunkBlocks ? left : kChunkBlocks;
+  };
+  decodings[0].Begin(panel, 0, blocks_from(0), values[0]);
+  for (int b = 0, turn = 0; b < panel.num_blocks; b += kChunkBlocks, turn = 1 - turn) {
+    ChunkDecoding<Words>& decoded = decodings[turn];
+    ChunkDecoding<Words>& next = decodings[1 - turn];
+    while (decoded.steps_left() > 0) decoded.Step();
+    next.Begin(panel, b + kChunkBlocks, blocks_from(b + kChunkBlocks), values[1 - turn]);
+    ManyRowsOfChunk<Words>(panel, b, blocks_from(b),
+                           Words::kKind == WeightKind::kBf16 ? panel.block(b).data : values[turn],
+                           decoded, x, num_rows, &next, sums);
   }
 }
 

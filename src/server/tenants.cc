@@ -8,12 +8,12 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <charconv>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <span>
 
+#include "base/duration.h"
 #include "base/mapped_file.h"
 #include "engine/engine.h"
 #include "ledger/json_fields.h"
@@ -58,16 +58,11 @@ Status RefuseUnknown(const json& object, const std::string& where, const std::se
   return Status::Ok();
 }
 
-// "24h": a whole number and a unit.
+// From a second to kMaxRetention.
 std::optional<std::chrono::microseconds> ParseRetention(std::string_view text) {
-  constexpr std::pair<char, int64_t> kUnits[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86'400}};
-  int64_t count = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-  if (error != std::errc() || end + 1 != text.data() + text.size() || count <= 0) return std::nullopt;
-  const auto* const unit = std::ranges::find(kUnits, *end, &std::pair<char, int64_t>::first);
-  const int64_t most = std::chrono::duration_cast<std::chrono::seconds>(kMaxRetention).count();
-  if (unit == std::end(kUnits) || count > most / unit->second) return std::nullopt;
-  return std::chrono::seconds(count * unit->second);
+  const Result<std::chrono::microseconds> retention = ParseDuration(text);
+  if (!retention.ok() || *retention < std::chrono::seconds(1) || *retention > kMaxRetention) return std::nullopt;
+  return *retention;
 }
 
 Status ReadLimits(const json& object, const std::string& where, TenantLimits* limits) {

@@ -84,11 +84,12 @@ TEST(TenantTable, ReadsWhatATenantMayKeep) {
   EXPECT_EQ(limits_of(R"({"max_stored_bytes": 4398046511104})").max_stored_bytes, int64_t{4} << 40);
   EXPECT_EQ(limits_of(R"({"retention": "24h"})").retention, std::chrono::hours(24));
   EXPECT_EQ(limits_of(R"({"retention": "90s"})").retention, std::chrono::seconds(90));
+  EXPECT_EQ(limits_of(R"({"retention": "1.5h"})").retention, std::chrono::minutes(90));
   EXPECT_EQ(limits_of(R"({"retention": "366d"})").retention, std::chrono::hours(366 * 24));
 }
 
 TEST(TenantTable, RefusesARetentionThatIsNone) {
-  for (const char* text : {R"("24")", R"("h")", R"("")", R"("0h")", R"("-1h")", R"("1.5h")", R"("24h ")", R"("1w")",
+  for (const char* text : {R"("24")", R"("h")", R"("")", R"("0h")", R"("-1h")", R"("999ms")", R"("24h ")", R"("1w")",
                            R"("367d")", R"("99999999999999999999d")", R"("9223372036854775807d")", "24", "true"}) {
     EXPECT_THAT(Complaint(TableOf("acme", kAbcHash, fmt::format(R"(, "limits": {{"retention": {}}})", text))),
                 HasSubstr("limits.retention is ")) << text;
