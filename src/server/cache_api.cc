@@ -153,14 +153,18 @@ json CacheStatsJson(const std::string& model, const ServerState& state, const Hi
       {"history", HistoryJson(history)}};
 }
 
-json TenantJson(const Tenant& caller, const TenantSum& stored) {
+json CacheUsageJson(const Tenant& caller, const TenantSum& stored, const HistorySnapshot& history) {
   const auto retention_us = static_cast<double>(caller.limits.retention.count());
-  return {{"name", caller.name},
-          {"pages", stored.pages},
-          {"bytes", stored.bytes},
-          {"promised_bytes", stored.promised_bytes},
-          {"max_stored_bytes", caller.limits.max_stored_bytes},
-          {"retention_seconds", retention_us * 1e-6}};
+  const auto totals = history.by_tenant.find(caller.name);
+  return {{"object", "cache.usage"},
+          {"tenant", caller.name},
+          {"store",
+           {{"pages", stored.pages},
+            {"bytes", stored.bytes},
+            {"promised_bytes", stored.promised_bytes},
+            {"max_stored_bytes", caller.limits.max_stored_bytes},
+            {"retention_seconds", retention_us * 1e-6}}},
+          {"totals", TotalsJson(totals == history.by_tenant.end() ? TokenTotals() : totals->second)}};
 }
 
 json OpenRequestsJson(std::span<const std::shared_ptr<const OpenRequest>> open, const Tenant& caller) {

@@ -1,5 +1,5 @@
-// What the server tells about itself as JSON: GET /v1/cache/stats, which the dashboard draws, and GET
-// /v1/requests.
+// What the server tells about itself as JSON: GET /v1/cache/stats, which the dashboard draws, GET
+// /v1/cache/usage and GET /v1/requests.
 //
 // Pure functions: any thread.
 #pragma once
@@ -18,8 +18,8 @@ namespace emberkv {
 nlohmann::json CacheStatsJson(const std::string& model, const ServerState& state,
                               const HistorySnapshot& history);
 
-// What the caller has in the store, and what it may have there.
-nlohmann::json TenantJson(const Tenant& caller, const TenantSum& stored);
+// What the caller has in the store and may have there, and what its requests cost since the server started.
+nlohmann::json CacheUsageJson(const Tenant& caller, const TenantSum& stored, const HistorySnapshot& history);
 
 // Only the tenant's own, unless it is an operator.
 nlohmann::json OpenRequestsJson(std::span<const std::shared_ptr<const OpenRequest>> open,

@@ -41,9 +41,14 @@ void MetricsText(const Call& call, Serving* serving) {
 }
 
 void CacheStats(const Call& call, Serving* serving) {
-  json stats = CacheStatsJson(serving->model.name, serving->State(), serving->history.snapshot());
-  stats["tenant"] = TenantJson(*call->tenant(), serving->model.engine->StoredBy(call->tenant()->name));
-  call->ReplyJson(200, stats.dump());
+  call->ReplyJson(
+      200, CacheStatsJson(serving->model.name, serving->State(), serving->history.snapshot()).dump());
+}
+
+void CacheUsage(const Call& call, Serving* serving) {
+  const Tenant& caller = *call->tenant();
+  const TenantSum stored = serving->model.engine->StoredBy(caller.name);
+  call->ReplyJson(200, CacheUsageJson(caller, stored, serving->history.snapshot()).dump());
 }
 
 void EraseCache(const Call& call, Serving* serving) {
@@ -89,6 +94,7 @@ constexpr Route kRoutes[] = {
     {"POST", "/tokenize", Access::kTenant, false, &Tokenize},
     {"POST", "/detokenize", Access::kTenant, false, &Detokenize},
     {"POST", "/v1/cache/explain", Access::kTenant, false, &Explain},
+    {"GET", "/v1/cache/usage", Access::kTenant, false, &CacheUsage},
     {"DELETE", "/v1/cache", Access::kTenant, false, &EraseCache},
     {"GET", "/v1/requests", Access::kTenant, false, &OpenRequests},
     {"GET", "/v1/cache/stats", Access::kOperator, false, &CacheStats},

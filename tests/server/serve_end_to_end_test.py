@@ -172,22 +172,42 @@ class Tenants(ServeTest):
         server = self.start("--keys", self.keys_file(ops={"max_stored_bytes": 1, "retention": "1h"}),
                             "--store", self.path("store"))
 
-        def stats():
-            return server.get("/v1/cache/stats", key="key-ops").json
+        def stored_of(key):
+            return server.get("/v1/cache/usage", key=key).json["store"]
+
+        def tier():
+            return server.get("/v1/cache/stats", key="key-ops").json["tiers"]["store"]
 
         server.post(COMPLETIONS, {"prompt": long_prompt(1, 600), "max_tokens": 1}, key="key-ops")
-        until(lambda: stats()["tiers"]["store"]["puts_refused_tenant_full"] == 4, "its blocks are refused")
-        self.assertEqual(stats()["tenant"], {"name": "ops", "pages": 0, "bytes": 0, "promised_bytes": 0,
-                                             "max_stored_bytes": 1, "retention_seconds": 3600})
+        until(lambda: tier()["puts_refused_tenant_full"] == 4, "its blocks are refused")
+        self.assertEqual(stored_of("key-ops"), {"pages": 0, "bytes": 0, "promised_bytes": 0, "max_stored_bytes": 1,
+                                                "retention_seconds": 3600})
         server.post(COMPLETIONS, {"prompt": long_prompt(1, 600), "max_tokens": 1}, key="key-a")
-        until(lambda: stats()["tiers"]["store"]["puts_stored"] == 4, "another tenant's are not")
+        until(lambda: tier()["puts_stored"] == 4, "another tenant's are not")
 
         self.keys_file(ops={"max_stored_bytes": 1 << 30})
         server.signal(signal.SIGHUP)
-        until(lambda: stats()["tenant"]["max_stored_bytes"] == 1 << 30, "the new limit is read")
+        until(lambda: stored_of("key-ops")["max_stored_bytes"] == 1 << 30, "the new limit is read")
         server.post(COMPLETIONS, {"prompt": long_prompt(2, 600), "max_tokens": 1}, key="key-ops")
-        until(lambda: stats()["tenant"]["pages"] == 4, "the next request's blocks are stored")
-        self.assertEqual(stats()["tenant"]["bytes"], stats()["tenant"]["promised_bytes"])
+        until(lambda: stored_of("key-ops")["pages"] == 4, "the next request's blocks are stored")
+        self.assertEqual(stored_of("key-ops")["bytes"], stored_of("key-ops")["promised_bytes"])
+
+    def test_a_tenant_sees_what_it_stores_and_saves_itself(self):
+        server = self.start("--keys", self.keys_file(a={"max_stored_bytes": 1 << 30}), "--store", self.path("store"))
+        for _ in range(2):
+            server.post(COMPLETIONS, {"prompt": long_prompt(1, 600), "max_tokens": 1}, key="key-a")
+
+        def usage(key):
+            return server.get("/v1/cache/usage", key=key).json
+
+        until(lambda: usage("key-a")["store"]["pages"] == 4, "its blocks are stored")
+        mine = usage("key-a")
+        self.assertEqual((mine["tenant"], mine["store"]["max_stored_bytes"]), ("a", 1 << 30))
+        self.assertEqual((mine["totals"]["requests"], mine["totals"]["prompt_tokens"]), (2, 1200))
+        self.assertGreaterEqual(mine["totals"]["hit_tokens"], 512)
+        self.assertGreater(mine["totals"]["saved_usd"], 0)
+        others = usage("key-b")
+        self.assertEqual((others["tenant"], others["store"]["pages"], others["totals"]["requests"]), ("b", 0, 0))
 
     def test_one_sees_only_ones_own_requests(self):
         server = self.start("--keys", self.keys_file(), "--max-running", "1")
