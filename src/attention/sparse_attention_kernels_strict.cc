@@ -27,7 +27,7 @@ EMBERKV_INLINE F32x16 PackPairs(const float* q) {
 
 void PackQueries(const float* q, int heads, int dim, uint32_t* packed) {
   const int lanes = AttentionLanes(heads);
-  float block[kLanes * kLanes], turned[kLanes * kLanes];
+  float block[kLanes * kLanes];
   for (int first = 0; first < lanes; first += kLanes) {
     for (int pair = 0; pair < dim / 2; pair += kLanes) {
       for (int i = 0; i < kLanes; ++i) {
@@ -35,10 +35,8 @@ void PackQueries(const float* q, int heads, int dim, uint32_t* packed) {
         const float* x = q + static_cast<size_t>(is_padding ? 0 : first + i) * dim + 2 * pair;
         Store(is_padding ? F32x16{} : PackPairs(x), block + i * kLanes);
       }
-      Transpose16(block, kLanes, turned, kLanes);
-      for (int i = 0; i < kLanes; ++i) {
-        std::memcpy(packed + static_cast<size_t>(pair + i) * lanes + first, turned + i * kLanes, 64);
-      }
+      Transpose16(block, kLanes, reinterpret_cast<float*>(packed + static_cast<size_t>(pair) * lanes + first),
+                  static_cast<size_t>(lanes));
     }
   }
 }
@@ -142,10 +140,12 @@ EMBERKV_INLINE F32x16 SumOfVectors(F32x16 (&v)[kLanes]) {
 // One vector of heads.
 EMBERKV_INLINE void SoftmaxHeads(const float* s, int rows, float scale, int lanes, float* m, float* l,
                                  float* rescale, uint32_t* p) {
-  const auto score = [&](int r) { return Load(s + static_cast<size_t>(r) * lanes) * Splat(scale); };
+  const auto raw = [&](int r) { return Load(s + static_cast<size_t>(r) * lanes); };
+  const auto score = [&](int r) { return raw(r) * Splat(scale); };
   const F32x16 before = Load(m);
-  F32x16 top = before;
-  for (int r = 0; r < rows; ++r) top = Max(top, score(r));
+  F32x16 most = raw(0);  // multiplying by a positive scale keeps the order
+  for (int r = 1; r < rows; ++r) most = Max(most, raw(r));
+  const F32x16 top = Max(before, most * Splat(scale));
   F32x16 sums[kLanes] = {};
 #pragma GCC unroll 8
   for (int i = 0; i < kLanes; i += 2) {
