@@ -91,6 +91,15 @@ struct AttentionQuery {
 
   PagedRows global;
   std::span<const int32_t> selected;  // ascending rows of `global`
+
+  // The same with heads [first, first + count) only, whose results are the same as among all.
+  AttentionQuery of_heads(int first, int count) const {
+    AttentionQuery part = *this;
+    part.q += static_cast<size_t>(first) * static_cast<size_t>(dim);
+    part.sink += first;
+    part.heads = count;
+    return part;
+  }
 };
 
 class SparseAttention {

@@ -22,6 +22,7 @@ struct Fixture {
   int heads, dim;
   size_t window_bytes, global_bytes;
   std::vector<uint8_t> ring, chunk, page;
+  const uint8_t* pages[1];
   std::vector<float> decoded;  // window positions 0..79, then global rows 0..99
   std::vector<float> q, sink;
 
@@ -33,6 +34,7 @@ struct Fixture {
     ring.resize(kWindow * window_bytes);
     chunk.resize(16 * window_bytes);
     page.resize(100 * global_bytes);
+    pages[0] = page.data();
     decoded.resize(static_cast<size_t>(180 * dim));
     std::vector<float> x(static_cast<size_t>(dim));
     for (int i = 0; i < 180; ++i) {
@@ -51,14 +53,15 @@ struct Fixture {
     for (float& v : sink) v = normal(rng);
   }
 
+  AttentionQuery Query(int64_t begin, int64_t end, const std::vector<int32_t>& selected) const {
+    return {q.data(), heads, dim, sink.data(), kWindow,
+            {ring.data(), chunk.data(), 64, kWindow, window_bytes},
+            begin, end, {pages, 0, 100, global_bytes}, selected};
+  }
   std::vector<float> Run(int64_t begin, int64_t end, const std::vector<int32_t>& selected) const {
-    const uint8_t* pages[1] = {page.data()};
-    AttentionQuery query{q.data(), heads, dim, sink.data(), kWindow,
-                         {ring.data(), chunk.data(), 64, kWindow, window_bytes},
-                         begin, end, {pages, 0, 100, global_bytes}, selected};
     std::vector<float> out(q.size());
     SparseAttention attention;
-    attention.Run(query, out.data());
+    attention.Run(Query(begin, end, selected), out.data());
     return out;
   }
   std::vector<int32_t> Columns(int64_t begin, int64_t end, const std::vector<int32_t>& selected) const {
@@ -193,6 +196,19 @@ TEST(OnlineAttention, IsReusedWithoutTracesOfWhatWasBefore) {
   OnlineAttention used, fresh;
   run(large, used);
   EXPECT_EQ(run(small, used), run(small, fresh));
+}
+
+TEST(SparseAttention, HeadsApartGiveWhatTheyGiveTogether) {
+  const Fixture f(64, 128);
+  const std::vector<int32_t> selected = {3, 50, 99};
+  const AttentionQuery query = f.Query(40, 70, selected);
+  const std::vector<float> together = f.Run(40, 70, selected);
+  for (const auto& [first, count] : {std::pair{0, 32}, {32, 32}, {48, 16}, {5, 3}}) {
+    std::vector<float> apart(static_cast<size_t>(count) * 128);
+    SparseAttention attention;
+    attention.Run(query.of_heads(first, count), apart.data());
+    EXPECT_TRUE(std::equal(apart.begin(), apart.end(), together.begin() + first * 128)) << first;
+  }
 }
 
 TEST(SparseAttention, AnEmptyListGivesZeros) {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "attention/attention_shares.h"
 #include "formats/bf16.h"
 #include "formats/row_codec.h"
 #include "linear/multiply.h"
@@ -16,7 +17,6 @@ namespace emberkv {
 namespace {
 
 constexpr int kRowsPerTask = 16;
-constexpr int kAttentionRowsPerTask = 4;
 
 class AttentionLayer {
  public:
@@ -206,13 +206,14 @@ class AttentionLayer {
   void Attend() {
     s_.o.resize(static_cast<size_t>(rows()) * q_size());
     s_.attentions.resize(static_cast<size_t>(step_->pool->num_threads()));
-    step_->pool->ParallelFor(rows(), kAttentionRowsPerTask, [&](int64_t begin, int64_t end, int thread) {
-      for (int64_t r = begin; r < end; ++r) {
-        float* out = s_.o.data() + static_cast<size_t>(r) * q_size();
-        s_.attentions[static_cast<size_t>(thread)].Run(Query(r), out);
-        RotateHeads(out, config_.num_attention_heads, config_.head_dim, r, Rotation::kInverse);
-      }
-    });
+    const auto attend = [&](const AttentionShare& share, int thread) {
+      float* out = s_.o.data() + static_cast<size_t>(share.row) * q_size() +
+                   static_cast<size_t>(share.first_head) * head_dim();
+      s_.attentions[static_cast<size_t>(thread)].Run(
+          Query(share.row).of_heads(share.first_head, share.num_heads), out);
+      RotateHeads(out, share.num_heads, config_.head_dim, share.row, Rotation::kInverse);
+    };
+    ForEachAttentionShare(rows(), config_.num_attention_heads, step_->pool, attend);
   }
 
   AttentionQuery Query(int64_t r) const {
