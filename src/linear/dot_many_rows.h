@@ -13,6 +13,7 @@ namespace {
 
 constexpr int kChunkBlocks = 4;  // two chunks in bf16 are half of a first cache of 32 KiB
 constexpr int kRowGroup = 6;     // rows whose sums and totals fill the registers
+static_assert(kChunkBlocks % BlocksPerSum(WeightKind::kBf16) == 0);  // a run is in one chunk
 
 // The blocks of a chunk on their way into bf16, step by step, so that the next chunk can be decoded
 // amid the multiplications of this one, on pipes that these leave free. Each step also fetches what
