@@ -56,14 +56,14 @@ std::optional<Contender> OpenBlasRival(const RivalProduct& product, int copies, 
     std::vector<std::vector<float>> weights;
     std::vector<float> x, y;
   };
-  const auto [rows, cols, m, amount] = product;
+  const int rows = product.rows, cols = product.cols, m = product.m;
   const auto size = [](int a, int b) { return static_cast<size_t>(a) * static_cast<size_t>(b); };
   const auto operands = std::make_shared<Operands>();
   operands->weights.assign(static_cast<size_t>(copies), std::vector<float>(size(rows, cols), 0.5f));
   operands->x.assign(size(m, cols), 0.25f);
   operands->y.resize(size(m, rows));
   return Contender{
-      m == 1 ? "OpenBLAS sgemv" : "OpenBLAS sgemm", amount * copies, [=] {
+      m == 1 ? "OpenBLAS sgemv" : "OpenBLAS sgemm", product.amount * copies, [=] {
         blas->set_num_threads(threads);
         for (const std::vector<float>& w : operands->weights) {
           if (m == 1) {
