@@ -14,6 +14,7 @@ import argparse
 import filecmp
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,7 +23,7 @@ import time
 from dataclasses import dataclass
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-COPIED = ("CMakeLists.txt", "cmake", "src", "tests")
+COPIED = ("CMakeLists.txt", "cmake", "src", "tests", "tools")
 LINKED = ("models", "tests/data")  # large, and no bug is planted there
 CONFIGURE = ("-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS_RELEASE=-O2", "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache")
 TEST_TIMEOUT_S = 300
@@ -50,6 +51,13 @@ def misfit(root, mutant):
     if count != 1:
         return f"its place occurs {count} times in {mutant.file}"
     return "replaces nothing" if mutant.find == mutant.replace else None
+
+
+def folders_left_out(root):
+    """Folders that the project is built of and the copy would lack."""
+    with open(os.path.join(root, "CMakeLists.txt"), encoding="utf-8") as f:
+        built = re.findall(r"^ *add_subdirectory\(([\w/]+)", f.read(), re.MULTILINE)
+    return sorted({folder for folder in built if folder.split("/")[0] not in COPIED})
 
 
 def copy_tree(root, copy):
@@ -209,6 +217,10 @@ def main():
         print("two planted bugs share a name")
         return 1
     if options.check:
+        left_out = folders_left_out(ROOT)
+        if left_out:
+            print(f"mutation check: COPIED lacks {', '.join(left_out)}, which CMakeLists.txt names")
+            return 1
         misfits = [(m.name, reason) for m in mutants if (reason := misfit(ROOT, m))]
         for name, reason in misfits:
             print(f"{name}: {reason}")
