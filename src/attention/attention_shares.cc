@@ -6,8 +6,8 @@
 namespace emberkv {
 namespace {
 
-constexpr int kHeadsOfVector = 16;    // fewer would leave lanes empty
-constexpr int64_t kUnitsAtOnce = 4;   // rows, or parts of them, that a thread takes at a time
+constexpr int kHeadsOfVector = 16;   // fewer would leave lanes empty
+constexpr int64_t kUnitsAtOnce = 4;  // rows, or parts of them, that a thread takes at a time
 
 // Every part decodes all of the row's cache rows, so there are no more parts than give each thread as much.
 int PartsOfRow(int64_t rows, int heads, int threads) {

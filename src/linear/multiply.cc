@@ -147,24 +147,22 @@ void MultiplyTiles(const PackedMatrix& w, const float* x, size_t x_stride, int n
 
 void Multiply(const PackedMatrix& w, const float* x, size_t x_stride, int num_rows, float* y,
               size_t y_stride, Rounding rounding, ThreadPool& pool) {
-  if (w.num_panels() < pool.num_threads() && num_rows > kFewRows) {  // rows are more than panels
-    const int64_t products = int64_t{w.num_panels()} * kPanelRows * w.cols();
-    const int64_t grain = std::max<int64_t>({1, kMinParallelProducts / products,
-                                             num_rows / (pool.num_threads() * kSharesOfThread)});
-    return pool.ParallelFor(num_rows, grain, [&](int64_t begin, int64_t end, int) {
-      MultiplyHere(w, x + static_cast<size_t>(begin) * x_stride, x_stride,
-                   static_cast<int>(end - begin), y + static_cast<size_t>(begin) * y_stride,
-                   y_stride, rounding);
-    });
+  const auto for_each = [&](int64_t n, int64_t products, const auto& body) {
+    const int64_t grain =
+        std::max<int64_t>({1, kMinParallelProducts / std::max<int64_t>(1, products),
+                           n / (pool.num_threads() * kSharesOfThread)});
+    pool.ParallelFor(n, grain, [&](int64_t begin, int64_t end, int) { body(begin, end); });
+  };
+  if (w.num_panels() >= pool.num_threads() || num_rows <= kFewRows) {
+    return MultiplyTiles(w, x, x_stride, num_rows, y, y_stride, rounding, for_each);
   }
-  MultiplyTiles(w, x, x_stride, num_rows, y, y_stride, rounding,
-                [&](int64_t n, int64_t products, const auto& body) {
-                  const int64_t grain = std::max<int64_t>(
-                      {1, kMinParallelProducts / std::max<int64_t>(1, products),
-                       n / (pool.num_threads() * kSharesOfThread)});
-                  pool.ParallelFor(n, grain,
-                                   [&](int64_t begin, int64_t end, int) { body(begin, end); });
-                });
+  // Panels alone would not keep all threads busy, but rows do.
+  for_each(num_rows, int64_t{w.num_panels()} * kPanelRows * w.cols(),
+           [&](int64_t begin, int64_t end) {
+             MultiplyHere(w, x + static_cast<size_t>(begin) * x_stride, x_stride,
+                          static_cast<int>(end - begin), y + static_cast<size_t>(begin) * y_stride,
+                          y_stride, rounding);
+           });
 }
 
 void MultiplyHere(const PackedMatrix& w, const float* x, size_t x_stride, int num_rows, float* y,

@@ -66,19 +66,17 @@ void AppendSums(const SumsByDeadline& sums, std::string* out) {
   }
 }
 
-// The rest of the row, as far as it is sound.
-SumsByDeadline TakeSums(Row* row, bool* is_sound) {
-  SumsByDeadline sums;
+// The rest of the row. False if it, or what was taken from the row before, is not sound.
+bool TakeSums(Row* row, SumsByDeadline* sums) {
   while (!row->rest().empty()) {
     const auto deadline_us = row->Take<int64_t>();
     PageSum sum;
     sum.pages = row->Take<uint64_t>();
     sum.bytes = row->Take<uint64_t>();
-    *is_sound = sum.pages > 0 && (sums.empty() || deadline_us > sums.rbegin()->first);
-    if (!*is_sound) break;
-    sums.emplace_hint(sums.end(), deadline_us, sum);
+    if (sum.pages == 0 || (!sums->empty() && deadline_us <= sums->rbegin()->first)) return false;
+    sums->emplace_hint(sums->end(), deadline_us, sum);
   }
-  return sums;
+  return row->is_whole();
 }
 
 }  // namespace
@@ -134,9 +132,7 @@ Result<SegmentEntry> DecodeSegmentEntry(uint32_t segment, std::string_view value
   entry.segment = segment;
   entry.filled_slots = row.Take<uint32_t>();
   entry.generation = row.Take<uint64_t>();
-  bool is_sound = version == kRowVersion;
-  if (is_sound) entry.by_deadline = TakeSums(&row, &is_sound);
-  if (!is_sound || !row.is_whole()) return Refused("segment", version);
+  if (version != kRowVersion || !TakeSums(&row, &entry.by_deadline)) return Refused("segment", version);
   return entry;
 }
 
@@ -154,10 +150,9 @@ Result<TenantEntry> DecodeTenantEntry(const Digest& tenant, std::string_view val
   TenantEntry entry;
   entry.tenant = tenant;
   entry.longest_retention_us = row.Take<int64_t>();
-  bool is_sound = version == kRowVersion && entry.longest_retention_us >= 0 &&
-                  entry.longest_retention_us <= kMaxRetention.count() && !row.rest().empty();
-  if (is_sound) entry.by_deadline = TakeSums(&row, &is_sound);
-  if (!is_sound || !row.is_whole()) return Refused("tenant", version);
+  const bool is_sound = version == kRowVersion && entry.longest_retention_us >= 0 &&
+                        entry.longest_retention_us <= kMaxRetention.count() && !row.rest().empty();
+  if (!is_sound || !TakeSums(&row, &entry.by_deadline)) return Refused("tenant", version);
   return entry;
 }
 
